@@ -1,0 +1,40 @@
+"""Every exception that Muster raises on purpose.
+
+    MusterError
+    ├── SettingsError      a setting is unknown or has a value that cannot be used
+    ├── DecodeError        bytes that are not the JSON they should be
+    ├── ReplayError        a line of a replay file that is not understood (carries the line number)
+    └── ClusterError       the API server cannot be used (no credentials, no permission, no answer)
+
+An expected "no" (a gang that does not fit, a Binding that is refused) is never an exception; it is
+a value with a reason.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ClusterError", "DecodeError", "MusterError", "ReplayError", "SettingsError"]
+
+
+class MusterError(Exception):
+    """Base of all errors below; its text says what, why and what to do."""
+
+
+class SettingsError(MusterError):
+    """A setting is unknown or its value cannot be used."""
+
+
+class DecodeError(MusterError):
+    """Bytes that are not the JSON object they should be."""
+
+
+class ReplayError(MusterError):
+    """A line of a replay file that is not understood."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.line = line
+        self.reason = reason
+
+
+class ClusterError(MusterError):
+    """The API server cannot be used."""

@@ -1,0 +1,133 @@
+"""Settings: one frozen value, read from a TOML file, the environment or a mapping."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from scheduler.errors import SettingsError
+from scheduler.model import Start
+
+ACCELERATORS: tuple[str, ...] = (
+    "nvidia.com/gpu",
+    "nvidia.com/mig-*",
+    "amd.com/gpu",
+    "habana.ai/gaudi",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+)
+
+ENVIRONMENT_PREFIX = "MUSTER_SET_"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set, with its unit and the reason for its default."""
+
+    levels: tuple[str, ...] = ()
+    """Node label keys, broadest first. Empty: detected from the labels that nodes carry."""
+    scheduler_names: tuple[str, ...] = ("muster", "muster-plain")
+    """Pods with one of these ``schedulerName`` are ours; an absent name in a hand-made file too."""
+    start: Start = Start.BURST
+    """How gangs start unless they say otherwise."""
+    timeout_s: float = 60.0
+    """Seconds that a reservation may stay unbound before the whole gang gives it back."""
+    grace_s: float = 60.0
+    """Seconds that a broken gang's lost seats are kept from equal and lower priority."""
+    backoff_s: float = 10.0
+    """Seconds that a gang waits after a reservation ran out; doubles each time."""
+    backoff_max_s: float = 300.0
+    """Longest back-off in seconds."""
+    retry_s: float = 1.0
+    """Seconds before a failed Binding is sent again; doubles each time."""
+    retry_max_s: float = 16.0
+    """Longest wait in seconds between two tries of one Binding."""
+    nominate_again_s: float = 5.0
+    """Seconds before a nomination that no one-node filter call followed is sent again; doubles."""
+    backfill_wait_s: float = 600.0
+    """Seconds after which capacity is kept for a gang that does not fit."""
+    accelerators: tuple[str, ...] = ACCELERATORS
+    """Resource names that count as accelerators; one trailing ``*`` allowed."""
+
+
+def from_mapping(values: Mapping[str, Any], base: Settings | None = None) -> Settings:
+    """Settings with ``values`` laid over ``base``.
+
+    Raises SettingsError naming the setting for an unknown name or a value of the wrong kind.
+    """
+    hints = get_type_hints(Settings)
+    changes: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in hints:
+            known = ", ".join(sorted(hints))
+            raise SettingsError(f"setting {name!r} is not known; known settings are: {known}")
+        changes[name] = _convert(name, hints[name], value)
+    return replace(base or Settings(), **changes)
+
+
+def from_file(path: Path, base: Settings | None = None) -> Settings:
+    """Settings from a TOML file. Raises SettingsError if it cannot be read."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"settings file {path}: {error}") from error
+    return from_mapping(values, base)
+
+
+def from_environment(
+    base: Settings | None = None, environ: Mapping[str, str] | None = None
+) -> Settings:
+    """Settings from variables such as ``MUSTER_SET_TIMEOUT_S=30``; lists are comma-separated."""
+    found = {
+        key.removeprefix(ENVIRONMENT_PREFIX).lower(): value
+        for key, value in sorted((os.environ if environ is None else environ).items())
+        if key.startswith(ENVIRONMENT_PREFIX)
+    }
+    return from_mapping(found, base)
+
+
+def names() -> tuple[str, ...]:
+    """The names of all settings."""
+    return tuple(item.name for item in fields(Settings))
+
+
+def _convert(name: str, kind: Any, value: Any) -> Any:
+    if kind is float:
+        return _seconds(name, value)
+    if kind is Start:
+        return _start(name, value)
+    return _texts(name, value)
+
+
+def _seconds(name: str, value: Any) -> float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        seconds = float(value)
+        if not 0 <= seconds < 1e9:
+            raise ValueError
+    except (TypeError, ValueError) as error:
+        raise SettingsError(
+            f"setting {name!r}: {value!r} is not a number of seconds from 0 to 1e9"
+        ) from error
+    return seconds
+
+
+def _start(name: str, value: Any) -> Start:
+    try:
+        return Start(value)
+    except ValueError as error:
+        choices = ", ".join(Start)
+        raise SettingsError(f"setting {name!r}: {value!r} is not one of {choices}") from error
+
+
+def _texts(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, list | tuple) and all(isinstance(part, str) and part for part in value):
+        return tuple(value)
+    raise SettingsError(f"setting {name!r}: {value!r} is not a list of names")
