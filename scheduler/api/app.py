@@ -1,0 +1,142 @@
+"""The HTTP application: the extender's verbs on raw requests, and the views for people."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+from fastapi import FastAPI
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from scheduler import decode
+from scheduler.api import views, wire
+from scheduler.api.body import BODY_LIMIT, BodyTooLargeError, read_body
+from scheduler.core.messages import FilterReply
+from scheduler.errors import DecodeError
+from scheduler.model import Pod
+from scheduler.service import Service
+from scheduler.service.answers import BROKEN, hold
+
+INLINE_BYTES = 1 << 20
+"""Bodies up to this size are answered in the event loop; whole nodes would block it for long."""
+
+THREADS = 32
+"""Requests that may wait for the engine at once, each for at most two seconds."""
+
+Answer = Callable[[bytes], Awaitable[bytes]]
+
+R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
+
+def create_app(service: Service, *, body_limit: int = BODY_LIMIT) -> FastAPI:
+    """The application around a service. ``body_limit`` is in bytes."""
+    app = FastAPI(title="Muster", docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+    verbs = Verbs(service, body_limit)
+    for name, answer in verbs.answers.items():
+        app.add_route(f"/{name}", partial(verbs.handle, name, answer), methods=["POST"])
+    views.add(app, service)
+    return app
+
+
+class Verbs:
+    """The four verbs. None ever answers 5xx: the scheduler would skip the gang check."""
+
+    def __init__(self, service: Service, body_limit: int) -> None:
+        self._service = service
+        self._limit = body_limit
+        self._threads: Executor = ThreadPoolExecutor(THREADS, thread_name_prefix="muster-verb")
+        self.answers: dict[str, Answer] = {
+            "filter": partial(self._quick, self._filter),
+            "prioritize": partial(self._quick, self._prioritize),
+            "preempt": partial(self._quick, self._preempt),
+            "bind": self._bind,
+        }
+
+    async def handle(self, verb: str, answer: Answer, request: Request) -> Response:
+        """Read the body, answer it, and measure both."""
+        began = time.perf_counter()
+        code, content = await self._respond(verb, answer, request)
+        requests = self._service.metrics.requests.labels(verb, code)
+        requests.observe(time.perf_counter() - began)
+        return Response(content, code, media_type="application/json")
+
+    async def _respond(self, verb: str, answer: Answer, request: Request) -> tuple[int, bytes]:
+        try:
+            return 200, await answer(await read_body(request, self._limit))
+        except DecodeError as error:
+            return 400, _fault(f"{verb}: {error}")
+        except BodyTooLargeError as error:
+            return 413, _fault(f"{verb}: {error}")
+        except ClientDisconnect:
+            return 499, b""
+        except Exception:
+            log.exception("%s failed", verb)
+            return 200, _broken(verb)
+
+    async def _quick(self, answer: Callable[[bytes], bytes], body: bytes) -> bytes:
+        return await self._soon(len(body) <= INLINE_BYTES, answer, body)
+
+    async def _soon(self, small: bool, call: Callable[..., R], *arguments: object) -> R:
+        """Make a call here and now if it is quick, else in a thread."""
+        if small and not self._service.busy:
+            return call(*arguments)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, call, *arguments)
+
+    def _filter(self, body: bytes) -> bytes:
+        offer = wire.read_offer(body)
+        reply = self._service.filter(offer.ref, offer.names, partial(_pod, offer.pod))
+        return wire.write_filter(offer, reply)
+
+    def _prioritize(self, body: bytes) -> bytes:
+        offer = wire.read_offer(body)
+        reply = self._service.prioritize(offer.ref, offer.names, partial(_pod, offer.pod))
+        return wire.write_prioritize(reply)
+
+    def _preempt(self, body: bytes) -> bytes:
+        args = wire.read_preempt(body)
+        reply = self._service.preempt(args.ref, args.victims, partial(_pod, args.pod))
+        return wire.write_preempt(args, reply)
+
+    async def _bind(self, body: bytes) -> bytes:
+        args = wire.read_bind(body)
+        future = await self._soon(True, self._service.start_bind, args.ref, args.node)
+        try:
+            waiting = asyncio.wrap_future(future)
+            reply = await asyncio.wait_for(waiting, self._service.bind_deadline_s)
+        except TimeoutError:
+            reply = self._service.give_up_bind(args.ref, args.node, future)
+        return wire.write_bind(reply)
+
+
+def _pod(raw: msgspec.Raw) -> Pod:
+    if not raw:
+        raise DecodeError("there is none")
+    return decode.pod_bytes(bytes(raw))
+
+
+def _fault(text: str) -> bytes:
+    return msgspec.json.encode({"Error": text})
+
+
+def _broken(verb: str) -> bytes:
+    """The safest answer where not even the request could be looked at."""
+    if verb == "prioritize":
+        return b"[]"
+    if verb == "preempt":
+        return b'{"NodeNameToMetaVictims":{}}'
+    if verb == "bind":
+        return _fault(BROKEN)
+    nothing: FilterReply = hold(BROKEN)
+    return msgspec.json.encode(
+        {"NodeNames": [], "FailedNodes": {}, "FailedAndUnresolvableNodes": nothing.unresolvable}
+    )

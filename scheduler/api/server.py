@@ -1,0 +1,143 @@
+"""Serves the application with uvicorn: in a thread with a start and a stop, or until a signal."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from types import FrameType, TracebackType
+
+import uvicorn
+from fastapi import FastAPI
+
+from scheduler.api.app import create_app
+from scheduler.errors import MusterError
+from scheduler.service import Service
+
+KEEP_ALIVE_S = 120
+"""Longer than the 90 s after which the scheduler's client closes idle connections by itself."""
+
+START_DEADLINE_S = 30.0
+BACKLOG = 2048
+
+
+class ServerError(MusterError):
+    """The server cannot listen or did not start."""
+
+
+class ServerThread:
+    """A server in a thread of its own; port 0 takes a free one.
+
+    The socket is bound at once, so ``url`` is known before ``start`` and a port in use is an
+    ServerError of the constructor.
+    """
+
+    def __init__(self, app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._socket = _listen(host, port)
+        self.host: str = host
+        self.port: int = self._socket.getsockname()[1]
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                loop="auto",
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=5,
+                server_header=False,
+            )
+        )
+        self._thread = threading.Thread(target=self._run, name="muster-http", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where the server answers."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    def start(self) -> None:
+        """Serve; returns once requests are answered."""
+        self._thread.start()
+        if not self._server.running.wait(START_DEADLINE_S) or not self._server.started:
+            raise ServerError(f"the server on {self.url} did not start; see the log")
+
+    def stop(self, deadline_s: float = 10.0) -> None:
+        """Answer what is under way, then end, within ``deadline_s`` seconds."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(deadline_s)
+        self._socket.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server is serving."""
+        return self._thread.is_alive()
+
+    def __enter__(self) -> ServerThread:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._server.running.set()
+
+
+class _Server(uvicorn.Server):
+    """Says when it is up."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.running = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.running.set()
+
+
+def run(service: Service, host: str = "127.0.0.1", port: int = 8085) -> None:
+    """Serve until SIGTERM or SIGINT, then end in order. Call it from the main thread.
+
+    Raises ServerError if the address cannot be used or the server ends by itself.
+    """
+    asked = threading.Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with ServerThread(create_app(service), host, port) as server:
+            while not asked.wait(1.0):
+                if not server.alive:
+                    raise ServerError(f"the server on {server.url} ended by itself; see the log")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ServerError(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"
+        ) from error
+    return listener

@@ -1,0 +1,58 @@
+"""Reservations: room booked for a pod until it is bound or the room is given back."""
+
+from __future__ import annotations
+
+from scheduler.core.gang import Gang
+from scheduler.core.messages import Cancel, ClearNomination
+from scheduler.core.state import Reservation, Turn
+from scheduler.model import Pod, PodRef
+
+
+def reserve(turn: Turn, gang: Gang, pod: Pod, node: str, rank: int) -> Reservation:
+    """Book room for one member."""
+    state = turn.state
+    reservation = Reservation(pod.uid, gang.key, node, rank)
+    state.reservations[pod.uid] = reservation
+    state.reserved_on.setdefault(node, {})[pod.uid] = None
+    gang.reserved[pod.uid] = None
+    state.ledger.put(pod.uid, node, pod.requests, pod.constraints.ports)
+    return reservation
+
+
+def end_reservation(turn: Turn, uid: str, *, keep_claim: bool) -> Reservation | None:
+    """End one reservation; the room is free again unless the pod took it or may still take it."""
+    state = turn.state
+    reservation = state.reservations.pop(uid, None)
+    if reservation is None:
+        return None
+    on_node = state.reserved_on[reservation.node]
+    del on_node[uid]
+    if not on_node:
+        del state.reserved_on[reservation.node]
+    gang = state.gangs[reservation.gang]
+    gang.reserved.pop(uid, None)
+    gang.retries.pop(uid, None)
+    turn.touch(reservation.gang)
+    if not keep_claim:
+        _give_back(turn, reservation)
+    return reservation
+
+
+def _give_back(turn: Turn, reservation: Reservation) -> None:
+    """Free the room, cancel a Binding that is open, clear what was nominated."""
+    state, uid = turn.state, reservation.uid
+    number = state.binding.get(uid)
+    if number is not None:
+        # It may have been sent: until its outcome is known the room counts as taken.
+        state.open[number].orphan = True
+        turn.effects.append(Cancel(turn.new_id(), number))
+    elif state.ledger.drop(uid):
+        state.gains += 1
+    pod = state.pods.get(uid)
+    if reservation.nominated and pod is not None and not pod.node:
+        clear_nomination(turn, pod.ref)
+
+
+def clear_nomination(turn: Turn, ref: PodRef) -> None:
+    """Empty the pod's nominated node, which would keep room from others."""
+    turn.effects.append(ClearNomination(turn.open("clear", ref), ref))

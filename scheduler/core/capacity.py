@@ -1,0 +1,273 @@
+"""How much room every node has: exact sums by claim, and the same as arrays for placement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.core import feasibility
+from scheduler.model import Constraints, HostPort, Node, Resources
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+MASKS_KEPT = 256
+"""Verdicts by constraints that are kept; a cluster rarely sees more kinds of pod at once."""
+
+_NODE_LIMIT = 2**61
+_REQUEST_LIMIT = 2**62
+# Sums are exact integers of any size; the arrays hold 64 bits. A node is cut off below the largest
+# request, so that "too big" never wraps around into "fits".
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Room that one pod (or one seat that is kept) takes on a node."""
+
+    resources: Resources
+    ports: tuple[HostPort, ...] = ()
+
+
+@dataclass(slots=True)
+class _Room:
+    node: Node | None = None
+    claims: dict[str, Claim] = field(default_factory=dict)
+    used: dict[str, int] = field(default_factory=dict)
+
+
+class Frame:
+    """The nodes as rows in name order and the resources as columns.
+
+    ``free`` and ``allocatable`` have the shape [nodes, resources]; ``free`` is never negative.
+    """
+
+    def __init__(self, rooms: Mapping[str, _Room]) -> None:
+        known = {name: room.node for name, room in rooms.items() if room.node is not None}
+        self.names: tuple[str, ...] = tuple(sorted(known))
+        self.row: dict[str, int] = {name: row for row, name in enumerate(self.names)}
+        resources = {name for node in known.values() for name in node.allocatable}
+        self.column: dict[str, int] = {name: at for at, name in enumerate(sorted(resources))}
+        shape = (len(self.names), len(self.column))
+        self.free: Ints = np.zeros(shape, dtype=np.int64)
+        self.allocatable: Ints = np.zeros(shape, dtype=np.int64)
+
+    def columns(self, requests: Resources) -> tuple[list[int], Ints] | None:
+        """Columns and amounts of a request, or None if some resource is on no node at all."""
+        try:
+            at = [self.column[name] for name in requests]
+        except KeyError:
+            return None
+        amounts = [min(value, _REQUEST_LIMIT) for value in requests.values()]
+        return at, np.array(amounts, dtype=np.int64)
+
+    def total(self, table: Ints, wanted: Callable[[str], bool]) -> Ints:
+        """Per node the sum over the resources that ``wanted`` names; shape [nodes]."""
+        at = [column for name, column in self.column.items() if wanted(name)]
+        return np.asarray(table[:, at].sum(axis=1), dtype=np.int64)
+
+
+class Ledger:
+    """The rooms of all nodes.
+
+    A claim has a key (a pod's uid, or a seat's); putting it again moves it, so a pod is never
+    counted twice. Nodes may be known later than the pods on them.
+    """
+
+    def __init__(self) -> None:
+        self._rooms: dict[str, _Room] = {}
+        self._where: dict[str, str] = {}
+        self._frame: Frame | None = None
+        self._stale: set[str] = set()
+        self._masks: dict[Constraints, Bools] = {}
+        self.shape_version = 0
+        """Changes when a node comes, goes or is relabelled."""
+
+    # ── nodes ──
+
+    def node(self, name: str) -> Node | None:
+        """The node of that name."""
+        room = self._rooms.get(name)
+        return room.node if room else None
+
+    def nodes(self) -> Iterable[Node]:
+        """All known nodes, in no order."""
+        return (room.node for room in self._rooms.values() if room.node is not None)
+
+    def put_node(self, node: Node) -> None:
+        """A node that is new or has changed."""
+        room = self._rooms.setdefault(node.name, _Room())
+        before, room.node = room.node, node
+        if before is None or before.labels != node.labels:
+            self.shape_version += 1
+        if before is None or set(node.allocatable) - set(self._columns()):
+            self._forget_frame()
+            return
+        self._stale.add(node.name)
+        if _gate(before) != _gate(node):
+            self._remask(node)
+
+    def drop_node(self, name: str) -> None:
+        """A node that is gone; claims on it stay, for it may come back."""
+        room = self._rooms.get(name)
+        if room is None or room.node is None:
+            return
+        room.node = None
+        self.shape_version += 1
+        self._forget_frame()
+        self._sweep(name)
+
+    # ── claims ──
+
+    def put(self, key: str, node: str, resources: Resources, ports: tuple[HostPort, ...]) -> None:
+        """Claim room on a node, giving back what the same key claimed before."""
+        self.drop(key)
+        room = self._rooms.setdefault(node, _Room())
+        room.claims[key] = Claim(resources, ports)
+        for name, amount in resources.items():
+            room.used[name] = room.used.get(name, 0) + amount
+        self._where[key] = node
+        self._stale.add(node)
+
+    def drop(self, key: str) -> bool:
+        """Give a claim back; whether there was one."""
+        node = self._where.pop(key, None)
+        if node is None:
+            return False
+        room = self._rooms[node]
+        claim = room.claims.pop(key)
+        for name, amount in claim.resources.items():
+            left = room.used[name] - amount
+            if left:
+                room.used[name] = left
+            else:
+                del room.used[name]
+        self._stale.add(node)
+        self._sweep(node)
+        return True
+
+    def where(self, key: str) -> str | None:
+        """The node that a claim is on."""
+        return self._where.get(key)
+
+    def claims(self, node: str) -> Mapping[str, Claim]:
+        """All claims on a node by key."""
+        room = self._rooms.get(node)
+        return room.claims if room else {}
+
+    def used(self, node: str) -> Mapping[str, int]:
+        """Exact sums of the claims on a node."""
+        room = self._rooms.get(node)
+        return room.used if room else {}
+
+    def free(self, name: str) -> dict[str, int]:
+        """Exact free room of a node, never negative: a node may report less than is in use."""
+        room = self._rooms[name]
+        if room.node is None:
+            return {}
+        return {
+            resource: max(0, amount - room.used.get(resource, 0))
+            for resource, amount in room.node.allocatable.items()
+        }
+
+    def over(self, name: str) -> bool:
+        """Whether more is claimed on a node than it has, of any resource."""
+        room = self._rooms.get(name)
+        if room is None or room.node is None:
+            return False
+        have = room.node.allocatable
+        return any(amount > have.get(resource, 0) for resource, amount in room.used.items())
+
+    def has_room(self, name: str, requests: Resources, ports: tuple[HostPort, ...] = ()) -> bool:
+        """Whether one more such pod has room on a node, resources and host ports alone."""
+        room = self._rooms.get(name)
+        if room is None or room.node is None:
+            return False
+        have, used = room.node.allocatable, room.used
+        fits = all(have.get(key, 0) - used.get(key, 0) >= want for key, want in requests.items())
+        return fits and not (ports and self._ports_taken(room, ports))
+
+    # ── arrays ──
+
+    def frame(self) -> Frame:
+        """The current arrays; do not keep them over a change."""
+        if self._frame is None:
+            self._frame = Frame(self._rooms)
+            self._stale = set(self._frame.names)
+        for name in self._stale:
+            self._fill(self._frame, name)
+        self._stale.clear()
+        return self._frame
+
+    def mask(self, constraints: Constraints) -> Bools:
+        """Per row whether the node may take a pod of these constraints; ports excluded."""
+        frame = self.frame()
+        found = self._masks.get(constraints)
+        if found is None:
+            if len(self._masks) >= MASKS_KEPT:
+                self._masks.pop(next(iter(self._masks)))
+            rooms = (self._rooms[name].node for name in frame.names)
+            found = np.array(
+                [node is not None and usable(constraints, node) for node in rooms], dtype=np.bool_
+            )
+            self._masks[constraints] = found
+        return found
+
+    def without_ports(self, ports: tuple[HostPort, ...]) -> Bools:
+        """Per row whether none of these host ports is taken there."""
+        names = self.frame().names
+        return np.array(
+            [not self._ports_taken(self._rooms[name], ports) for name in names], dtype=np.bool_
+        )
+
+    # ── inner ──
+
+    def _columns(self) -> Iterable[str]:
+        return self._frame.column if self._frame else ()
+
+    def _forget_frame(self) -> None:
+        self._frame = None
+        self._masks.clear()
+
+    def _sweep(self, name: str) -> None:
+        room = self._rooms[name]
+        if room.node is None and not room.claims:
+            del self._rooms[name]
+
+    def _fill(self, frame: Frame, name: str) -> None:
+        row = frame.row.get(name)
+        if row is None:
+            return
+        room = self._rooms[name]
+        have = room.node.allocatable if room.node else {}
+        for resource, column in frame.column.items():
+            amount = have.get(resource, 0)
+            frame.allocatable[row, column] = min(amount, _NODE_LIMIT)
+            left = amount - room.used.get(resource, 0)
+            frame.free[row, column] = min(max(0, left), _NODE_LIMIT)
+
+    def _remask(self, node: Node) -> None:
+        if self._frame is None:
+            return
+        row = self._frame.row[node.name]
+        for constraints, mask in self._masks.items():
+            mask[row] = usable(constraints, node)
+
+    def _ports_taken(self, room: _Room, ports: tuple[HostPort, ...]) -> bool:
+        return any(
+            feasibility.ports_clash(claim.ports, ports)
+            for claim in room.claims.values()
+            if claim.ports
+        )
+
+
+def _gate(node: Node) -> tuple[object, ...]:
+    """All of a node that verdicts depend on."""
+    return node.labels, node.taints, node.unschedulable, node.ready, node.deleting
+
+
+def usable(constraints: Constraints, node: Node) -> bool:
+    """Whether a node may take new pods of these constraints."""
+    return not node.deleting and not feasibility.verdict(constraints, node)

@@ -1,0 +1,233 @@
+"""Views for people and programs: where everything stands, and why a gang waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from scheduler.core import planning, quantity
+from scheduler.core.gang import Gang, Reason, Stage, Status
+from scheduler.core.state import State
+from scheduler.model import GangKey
+
+
+def is_shown(gang: Gang) -> bool:
+    """Whether the gang is listed: gangs of one only while they hold something."""
+    return not gang.key.pod or bool(gang.count(Status.SEATED) or gang.reserved)
+
+
+def find(state: State, text: str) -> Gang | None:
+    """The gang ``namespace/name``, or ``namespace/pod#pod``, or the gang of one of that pod."""
+    namespace, _, name = text.partition("/")
+    base, mark, _ = name.partition("#")
+    keys = [GangKey(namespace, base, pod=True)] if mark else []
+    keys += [GangKey(namespace, name), GangKey(namespace, name, pod=True)]
+    return next((state.gangs[key] for key in keys if key in state.gangs), None)
+
+
+def reason(gang: Gang) -> str:
+    """Why the gang is where it is, for people; "" if all is well."""
+    life, refusal = gang.life, gang.memory.refusal
+    if life is None:
+        return ""
+    waits = life.stage in (Stage.QUEUED, Stage.BROKEN)
+    if waits and refusal is not None and refusal.text != life.text:
+        return f"{life.text}; {refusal.text}".removeprefix("; ")
+    return life.text
+
+
+def places(state: State, gang: Gang) -> list[str]:
+    """Nodes on which members sit or have their seats reserved, sorted, one entry a member."""
+    seated = [state.pods[uid].node for uid in gang.by_status[Status.SEATED]]
+    return sorted(seated + [state.reservations[uid].node for uid in gang.reserved])
+
+
+def domain(state: State, nodes: Iterable[str]) -> list[str]:
+    """The values that all these nodes share, from the broadest level down."""
+    paths = {state.topology().path(node) for node in nodes}
+    shared: list[str] = []
+    for values in zip(*paths, strict=True):
+        if len(set(values)) != 1 or values[0] is None:
+            break
+        shared.append(values[0])
+    return shared
+
+
+def gang_view(state: State, gang: Gang) -> dict[str, Any]:
+    """One gang as ``state`` and ``/v1/gangs`` show it."""
+    members = [item for item in Status if item is not Status.STALE]
+    return {
+        "state": gang.stage.value,
+        "min": gang.life.min if gang.life else 1,
+        "bound": gang.held,
+        "members": gang.count(*members),
+        "reason": reason(gang),
+        "domain": domain(state, places(state, gang)),
+    }
+
+
+def gangs(state: State) -> list[dict[str, Any]]:
+    """All gangs that are shown, by name."""
+    shown = [gang for _, gang in sorted(state.gangs.items()) if is_shown(gang)]
+    return [
+        {
+            "key": str(gang.key),
+            **gang_view(state, gang),
+            "code": gang.life.reason.value if gang.life else "",
+            "priority": gang.priority,
+            "reserved": len(gang.reserved),
+            "nodes": places(state, gang),
+        }
+        for gang in shown
+    ]
+
+
+def snapshot_state(state: State) -> dict[str, Any]:
+    """Gangs, reservations, free room and bound pods, as the ``state`` op of a replay shows them."""
+    names = sorted(node.name for node in state.ledger.nodes())
+    return {
+        "gangs": {
+            str(key): gang_view(state, gang)
+            for key, gang in sorted(state.gangs.items())
+            if is_shown(gang)
+        },
+        "reserved": {name: _reserved(state, name) for name in sorted(state.reserved_on)},
+        "free": {
+            name: {
+                resource: quantity.format(resource, amount)
+                for resource, amount in sorted(state.ledger.free(name).items())
+            }
+            for name in names
+        },
+        "bound": {
+            pod.key: pod.node
+            for pod in sorted(state.pods.values(), key=lambda pod: pod.key)
+            if pod.holds_node
+        },
+    }
+
+
+def _reserved(state: State, node: str) -> dict[str, dict[str, int | str]]:
+    pods = sorted((state.pods[uid] for uid in state.reserved_on[node]), key=lambda pod: pod.key)
+    return {pod.key: _amounts(state, pod.requests) for pod in pods}
+
+
+def _amounts(state: State, requests: Mapping[str, int]) -> dict[str, int | str]:
+    return {
+        name: amount if state.is_accelerator(name) else quantity.format(name, amount)
+        for name, amount in sorted(requests.items())
+        if name != "pods"
+    }
+
+
+def nodes(state: State) -> list[dict[str, Any]]:
+    """Every node with its path, its accelerators, and which gangs hold how many of them."""
+    topology = state.topology()
+    return [
+        {
+            "name": node.name,
+            "path": list(topology.path(node.name)),
+            "ready": node.ready,
+            "cordoned": node.unschedulable,
+            **_accelerators(state, node.name),
+        }
+        for node in sorted(state.ledger.nodes(), key=lambda node: node.name)
+    ]
+
+
+def _accelerators(state: State, name: str) -> dict[str, Any]:
+    node = state.node(name)
+    have = node.allocatable if node else {}
+    by_gang: dict[str, int] = {}
+    used = reserved = 0
+    for uid, claim in sorted(state.ledger.claims(name).items()):
+        count = sum(n for key, n in claim.resources.items() if state.is_accelerator(key))
+        if not count:
+            continue
+        if uid in state.reservations:
+            reserved += count
+        else:
+            used += count
+        key = str(state.gang_of.get(uid) or "other")
+        by_gang[key] = by_gang.get(key, 0) + count
+    total = sum(n for key, n in have.items() if state.is_accelerator(key))
+    return {
+        "gpus": total,
+        "used": used,
+        "reserved": reserved,
+        "gangs": dict(sorted(by_gang.items())),
+    }
+
+
+def levels(state: State) -> list[str]:
+    """The label keys of the levels in use, broadest first."""
+    return list(state.topology().levels)
+
+
+def why(state: State, text: str) -> dict[str, Any] | None:
+    """Why a gang waits: only what is known, never a guess. None if there is no such gang."""
+    gang = find(state, text)
+    if gang is None or gang.life is None:
+        return None
+    found: dict[str, Any] = {
+        "gang": str(gang.key),
+        "state": gang.stage.value,
+        "never": gang.life.reason in (Reason.NEVER, Reason.FAULT),
+        "reason": reason(gang),
+    }
+    if gang.stage in (Stage.FORMING, Stage.INVALID):
+        return found | _who_is_missing(state, gang)
+    if gang.stage in (Stage.QUEUED, Stage.BROKEN):
+        return found | _what_is_short(state, gang)
+    return found
+
+
+def _who_is_missing(state: State, gang: Gang) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    least = gang.life.min if gang.life else 1
+    lacking = least - gang.held - gang.count(Status.WAITING)
+    if gang.stage is Stage.FORMING and lacking > 0:
+        found["missing_pods"] = lacking
+    for item in (Status.GATED, Status.LEAVING, Status.FAILED):
+        if gang.count(item):
+            found[item.value] = sorted(state.pods[uid].key for uid in gang.by_status[item])
+    faults = {state.pods[uid].key: state.pods[uid].fault for uid in gang.by_status[Status.FAULTY]}
+    return found | ({"faults": dict(sorted(faults.items()))} if faults else {})
+
+
+def _what_is_short(state: State, gang: Gang) -> dict[str, Any]:
+    short = planning.shortage(state, gang)
+    if short is None:
+        return {}
+    found: dict[str, Any] = {"never": short.never, "short_by": dict(short.short_by)}
+    if short.level is not None:
+        found["level"] = short.level.rpartition("/")[2]
+    if short.best_domain is not None:
+        found["best_domain"] = list(short.best_domain)
+    if short.fits is not None:
+        found["fits_in_best"] = short.fits
+    if not short.never:
+        found["blocked_by"] = _blockers(state, gang)
+    return {key: value for key, value in found.items() if value not in ({}, [])}
+
+
+def _blockers(state: State, gang: Gang) -> list[str]:
+    """Gangs that hold accelerators, or seats of which are kept, by name."""
+    wanted = {
+        name
+        for uid in gang.by_status[Status.WAITING]
+        for name in state.pods[uid].requests
+        if state.is_accelerator(name)
+    }
+    return [
+        str(key)
+        for key, other in sorted(state.gangs.items())
+        if key != gang.key and (other.memory.lost or _holds(state, other, wanted))
+    ]
+
+
+def _holds(state: State, gang: Gang, wanted: set[str]) -> bool:
+    holders = [*gang.by_status[Status.SEATED], *gang.by_status[Status.LEAVING], *gang.reserved]
+    return any(
+        wanted & set(state.pods[uid].requests) and state.ledger.where(uid) for uid in holders
+    )

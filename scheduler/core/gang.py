@@ -1,0 +1,283 @@
+"""A gang: its members by status, what is remembered of it, and the table of its life."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from scheduler.model import GangKey, Group, GroupKey, Options, Phase, Pod, Resources
+
+
+class Status(StrEnum):
+    """What one member counts as."""
+
+    SEATED = "seated"
+    """Bound and alive."""
+    SUCCEEDED = "succeeded"
+    WAITING = "waiting"
+    """Unbound and free to be placed."""
+    GATED = "gated"
+    LEAVING = "leaving"
+    """Being deleted, bound or not."""
+    FAILED = "failed"
+    FAULTY = "faulty"
+    """Its declaration or its requests cannot be read."""
+    STALE = "stale"
+    """Belongs to an earlier generation of the gang."""
+
+
+class Stage(StrEnum):
+    """The states of a gang's life."""
+
+    FORMING = "forming"
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    BROKEN = "broken"
+    DONE = "done"
+    INVALID = "invalid"
+
+
+class Reason(StrEnum):
+    """Why a gang is in its stage, for programs; people read ``Life.text``."""
+
+    NONE = ""
+    FAULT = "Fault"
+    GROUP_MISSING = "GroupMissing"
+    TOO_FEW = "TooFewPods"
+    NO_ROOM = "NoRoom"
+    NEVER = "NeverFits"
+    BACKOFF = "BackOff"
+    PARTIAL = "Partial"
+
+
+def status(pod: Pod) -> Status:
+    """What a pod counts as within its gang."""
+    if pod.phase is Phase.SUCCEEDED:
+        return Status.SUCCEEDED
+    if pod.phase is Phase.FAILED:
+        return Status.FAILED
+    if pod.deleting:
+        return Status.LEAVING
+    if pod.node:
+        return Status.SEATED
+    if pod.fault:
+        return Status.FAULTY
+    return Status.GATED if pod.gates else Status.WAITING
+
+
+@dataclass(slots=True)
+class Seat:
+    """Room of a lost member that is kept for its replacement for a while."""
+
+    node: str
+    resources: Resources
+    until: float
+
+
+@dataclass(slots=True)
+class Memory:
+    """All about a gang that cannot be derived from pods, nodes and groups."""
+
+    complete: int | None = None
+    """Order of completion among all gangs."""
+    waiting_since: float = 0.0
+    admitted: bool = False
+    """Whether min members were bound at once in this generation."""
+    generation: str = ""
+    ranks: dict[str, int] = field(default_factory=dict)
+    """Slot -> rank, as given out."""
+    homes: dict[str, str] = field(default_factory=dict)
+    """Slot -> node on which it last was."""
+    backoff_until: float = 0.0
+    backoff_next: float = 0.0
+    lost: list[Seat] = field(default_factory=list)
+    refusal: Refusal | None = None
+    """Why the last plan failed; None after a success or before the first try."""
+    told: tuple[Reason, str, float] | None = None
+    """The hold text that was given out last, and when: it may not change often."""
+    recorded: str = ""
+    """The last Event's text, so that each real change is told once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a gang could not be planned."""
+
+    reason: Reason
+    text: str
+    gains: int
+    """The ledger's count of gains at that time: without a new gain it is no use to try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A gang's state as judged from its members and its memory."""
+
+    stage: Stage
+    reason: Reason
+    text: str
+    min: int
+    options: Options
+
+
+@dataclass(slots=True)
+class Gang:
+    """One gang's members and memory; only ``core`` changes it."""
+
+    key: GangKey
+    by_status: dict[Status, dict[str, None]] = field(
+        default_factory=lambda: {item: {} for item in Status}
+    )
+    declared: Counter[Options] = field(default_factory=Counter)
+    groups: Counter[GroupKey] = field(default_factory=Counter)
+    priorities: Counter[int] = field(default_factory=Counter)
+    owners: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(kind, name) of each top owner -> the uid that is current."""
+    latest: float = 0.0
+    """Latest creation of a member, seconds since the epoch."""
+    reserved: dict[str, None] = field(default_factory=dict)
+    """Uids of members with an unbound reservation."""
+    deadline: float = 0.0
+    """When the open reservations run out; only with ``reserved``."""
+    retries: dict[str, float] = field(default_factory=dict)
+    """Uid -> when its effect is due again."""
+    memory: Memory = field(default_factory=Memory)
+    life: Life | None = None
+
+    def count(self, *wanted: Status) -> int:
+        """How many members have one of these statuses."""
+        return sum(len(self.by_status[item]) for item in wanted)
+
+    @property
+    def members(self) -> list[str]:
+        """Uids of all members of the current generation."""
+        return [
+            uid for item, uids in self.by_status.items() if item != Status.STALE for uid in uids
+        ]
+
+    @property
+    def stage(self) -> Stage:
+        """The stage as last judged."""
+        return self.life.stage if self.life else Stage.FORMING
+
+    @property
+    def empty(self) -> bool:
+        """Whether no pod of any generation is left."""
+        return not any(self.by_status.values())
+
+    @property
+    def held(self) -> int:
+        """Members that count towards min now."""
+        return self.count(Status.SEATED, Status.SUCCEEDED)
+
+    @property
+    def priority(self) -> int:
+        """The highest member's priority."""
+        return max(self.priorities, default=0)
+
+    def is_alive(self) -> bool:
+        """Whether any member may still run."""
+        return self.count(Status.SEATED, Status.WAITING, Status.GATED) > 0
+
+
+def merged(gang: Gang, group: Group | None) -> Options:
+    """What the members and the group say together.
+
+    The pods' word wins over the group's; where members differ, the largest numbers win, and the
+    first in a fixed order for the rest.
+    """
+    if len(gang.declared) == 1 and group is None:
+        return next(iter(gang.declared))
+    pods = sorted(gang.declared, key=repr)
+    stated = [*pods, group.options] if group is not None else pods
+    return Options(
+        min_available=_most(pods, group, "min_available"),
+        size=_most(pods, group, "size"),
+        role_min=_first(stated, "role_min") or (),
+        required=_first(stated, "required") or "",
+        preferred=_first(stated, "preferred") or "",
+        relax_after=_first(stated, "relax_after"),
+        segment_size=_first(stated, "segment_size"),
+        segment_level=_first(stated, "segment_level") or "",
+        communication=_first(stated, "communication"),
+        timeout=_first(stated, "timeout"),
+        max_runtime=_first(stated, "max_runtime"),
+        start=_first(stated, "start"),
+    )
+
+
+def _first(stated: list[Options], name: str) -> Any:
+    values = (getattr(options, name) for options in stated)
+    return next((value for value in values if value not in (None, "", ())), None)
+
+
+def _most(pods: list[Options], group: Group | None, name: str) -> int | None:
+    values = [value for item in pods if (value := getattr(item, name)) is not None]
+    if values:
+        return max(values)
+    stated: int | None = getattr(group.options, name) if group is not None else None
+    return stated
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a gang is judged by, beside its members."""
+
+    group_missing: GroupKey | None
+    options: Options
+
+    @property
+    def min(self) -> int:
+        """Members that must be there at once."""
+        return self.options.min_available or self.options.size or 1
+
+
+def judge(gang: Gang, terms: Terms) -> Life:
+    """The gang's place in its life: the one table of states.
+
+    Partial is a reason and no state of its own: a gang some of whose members sit while the rest
+    does not is broken, whether it ran before or was never whole.
+    """
+    stage, reason, text = _stage(gang, terms)
+    return Life(stage, reason, text, terms.min, terms.options)
+
+
+def _stage(gang: Gang, terms: Terms) -> tuple[Stage, Reason, str]:
+    held, waiting = gang.held, gang.count(Status.WAITING)
+    if gang.count(Status.FAULTY) and not held + waiting:
+        return Stage.INVALID, Reason.FAULT, "its declaration cannot be used"
+    if not gang.is_alive():
+        return Stage.DONE, Reason.NONE, ""
+    if terms.group_missing is not None and not held:
+        text = f"{terms.group_missing} does not exist; create it or correct the name"
+        return Stage.FORMING, Reason.GROUP_MISSING, text
+    if held >= terms.min:
+        return Stage.RUNNING, Reason.NONE, ""
+    if gang.reserved:
+        return Stage.STARTING, Reason.NONE, ""
+    if gang.memory.admitted or gang.count(Status.SEATED):
+        return Stage.BROKEN, Reason.PARTIAL, f"partial: {held} of {terms.min} members are bound"
+    if held + waiting >= terms.min:
+        return _queued(gang)
+    return Stage.FORMING, Reason.TOO_FEW, _too_few(gang, terms.min)
+
+
+def _queued(gang: Gang) -> tuple[Stage, Reason, str]:
+    refusal = gang.memory.refusal
+    if refusal is None:
+        return Stage.QUEUED, Reason.NONE, ""
+    return Stage.QUEUED, refusal.reason, refusal.text
+
+
+def _too_few(gang: Gang, least: int) -> str:
+    there = gang.held + gang.count(Status.WAITING)
+    text = f"{there} of {least} pods exist"
+    asides = [
+        f"{gang.count(item)} {item.value}"
+        for item in (Status.GATED, Status.LEAVING, Status.FAILED, Status.FAULTY)
+        if gang.count(item)
+    ]
+    return f"{text} ({', '.join(asides)})" if asides else text

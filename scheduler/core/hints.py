@@ -1,0 +1,85 @@
+"""The hint: what a member is told of its place, as one JSON annotation of at most 4 KB."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scheduler.model import Node
+
+KEY = "muster.scheduler/hint"
+VERSION = 1
+LIMIT = 4096
+CLIQUE = "nvidia.com/gpu.clique"
+
+SPOT: tuple[tuple[str, str], ...] = (
+    ("karpenter.sh/capacity-type", "spot"),
+    ("eks.amazonaws.com/capacityType", "SPOT"),
+    ("cloud.google.com/gke-spot", "true"),
+    ("cloud.google.com/gke-preemptible", "true"),
+    ("kubernetes.azure.com/scalesetpriority", "spot"),
+)
+"""Node labels by which clouds mark machines that may be taken away."""
+
+
+def make(
+    *,
+    gang: str,
+    generation: str,
+    rank: int,
+    size: int,
+    least: int,
+    role: str,
+    node: Node,
+    levels: Sequence[str],
+    path: Sequence[str | None],
+) -> dict[str, Any]:
+    """The hint of one member that is placed on ``node``."""
+    return {
+        "v": VERSION,
+        "gang": gang,
+        "id": generation,
+        "rank": rank,
+        "size": size,
+        "min": least,
+        "role": role,
+        "node": node.name,
+        "levels": list(levels),
+        "path": list(path),
+        "clique": node.labels.get(CLIQUE) or None,
+        "gpus": None,
+        "spot": is_spot(node),
+    }
+
+
+def text(hint: Mapping[str, Any]) -> str:
+    """The annotation's text; what makes it too long is left out, the rank stays."""
+    for dropped in ((), ("levels",), ("levels", "path")):
+        kept = {key: ([] if key in dropped else value) for key, value in hint.items()}
+        written = json.dumps(kept, separators=(",", ":"), ensure_ascii=False)
+        if len(written.encode()) <= LIMIT:
+            return written
+    return json.dumps({"v": VERSION, "rank": hint["rank"], "size": hint["size"]})
+
+
+def read(annotation: str) -> dict[str, Any]:
+    """The hint that a pod carries, or {} if it cannot be read or is of a later version."""
+    try:
+        hint = json.loads(annotation)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(hint, dict) or hint.get("v") != VERSION:
+        return {}
+    return hint
+
+
+def rank_of(annotation: str) -> int | None:
+    """The rank in a pod's hint, if there is a usable one."""
+    rank = read(annotation).get("rank") if annotation else None
+    return rank if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0 else None
+
+
+def is_spot(node: Node) -> bool:
+    """Whether the cloud may take the machine away at short notice."""
+    return any(node.labels.get(key) == value for key, value in SPOT)

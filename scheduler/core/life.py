@@ -1,0 +1,263 @@
+"""The end of every step: judge the gangs that were touched, and plan those that can start."""
+
+from __future__ import annotations
+
+from scheduler.core import booking, planning, starting
+from scheduler.core import gang as gangs
+from scheduler.core.capacity import usable
+from scheduler.core.gang import Gang, Reason, Refusal, Stage, Status, Terms, judge
+from scheduler.core.planning import Plan
+from scheduler.core.queue import order
+from scheduler.core.state import State, Turn
+from scheduler.model import GangKey
+
+_ROUNDS = 1000
+"""More rounds than any step can need; each but the last plans or gives back something."""
+
+_RECORDED = {
+    Reason.NO_ROOM: "GangWaiting",
+    Reason.NEVER: "GangNeverFits",
+    Reason.FAULT: "GangInvalid",
+    Reason.PARTIAL: "GangBroken",
+}
+"""Reasons worth an Event, and its CamelCase reason."""
+
+
+def settle(turn: Turn) -> None:
+    """Judge and plan until nothing changes any more."""
+    _check_nodes(turn)
+    looked_at: dict[GangKey, None] = {}
+    for _ in range(_ROUNDS):
+        fresh = list(turn.touched)
+        turn.touched.clear()
+        for key in fresh:
+            looked_at[key] = None
+            review(turn, key)
+        if not turn.touched and not (turn.state.synced and _plan(turn, fresh)):
+            break
+    for key in looked_at:
+        _finish(turn, key)
+
+
+# ── judging ──
+
+
+def review(turn: Turn, key: GangKey) -> None:
+    """Judge one gang anew, and give back what it may no longer hold."""
+    state = turn.state
+    gang = state.gangs.get(key)
+    if gang is None:
+        return
+    if gang.empty:
+        _forget(turn, gang)
+        return
+    before = gang.life
+    gang.life = judge(gang, _terms(state, gang))
+    if before is not None and before.options != gang.life.options:
+        gang.memory.refusal = None
+        starting.release(turn, gang, keep_binding=True)
+    _check_min(turn, gang)
+    gang.life = judge(gang, _terms(state, gang))
+    _update_memory(turn, gang)
+    _update_index(state, gang)
+
+
+def _terms(state: State, gang: Gang) -> Terms:
+    key = min(gang.groups) if gang.groups else None
+    group = state.groups.get(key) if key else None
+    options = gangs.merged(gang, group)
+    stated = options.min_available is not None or options.size is not None
+    absent = key if key is not None and group is None and not stated else None
+    return Terms(absent, options)
+
+
+def _forget(turn: Turn, gang: Gang) -> None:
+    """The last pod is gone: so is the generation and all that is remembered of it."""
+    state = turn.state
+    del state.gangs[gang.key]
+    state.wanting.pop(gang.key, None)
+    if state.broken.pop(gang.key, None) is not None or gang.memory.lost:
+        state.gains += 1
+    state.schedule(gang.key, None)
+
+
+def _check_nodes(turn: Turn) -> None:
+    """Give back what is reserved on nodes that can no longer be used, with the gang's other seats.
+
+    A Binding on its way stays: it may land any moment, and its outcome decides.
+    """
+    state = turn.state
+    for name in turn.suspect:
+        lost = [uid for uid in state.reserved_on.get(name, ()) if not _is_usable(state, uid)]
+        for key in dict.fromkeys(state.reservations[uid].gang for uid in lost):
+            starting.release(turn, state.gangs[key], keep_binding=True)
+    turn.suspect.clear()
+
+
+def _check_min(turn: Turn, gang: Gang) -> None:
+    """Give reservations back that no longer make up min: never half a gang."""
+    if not gang.reserved or gang.life is None or gang.memory.admitted:
+        return
+    if gang.held + len(gang.reserved) < gang.life.min:
+        starting.release(turn, gang, keep_binding=_can_complete(gang))
+
+
+def _can_complete(gang: Gang) -> bool:
+    least = gang.life.min if gang.life else 1
+    return gang.held + gang.count(Status.WAITING) >= least
+
+
+def _is_usable(state: State, uid: str) -> bool:
+    reservation, pod = state.reservations[uid], state.pods[uid]
+    if uid in state.binding:
+        return True
+    node = state.node(reservation.node)
+    return node is not None and usable(pod.constraints, node) and not state.ledger.over(node.name)
+
+
+def _update_memory(turn: Turn, gang: Gang) -> None:
+    memory, stage = gang.memory, gang.stage
+    if stage is Stage.RUNNING:
+        memory.admitted = True
+        memory.backoff_next = 0.0
+    if stage in (Stage.DONE, Stage.RUNNING, Stage.FORMING, Stage.INVALID) and memory.lost:
+        memory.lost.clear()
+        turn.state.gains += 1
+    while len(memory.lost) > planning.missing(gang):
+        memory.lost.pop(0)
+        turn.state.gains += 1
+    if stage in (Stage.FORMING, Stage.INVALID, Stage.DONE):
+        memory.complete = None
+    elif memory.complete is None and turn.state.synced:
+        memory.complete = turn.state.next_complete
+        memory.waiting_since = turn.now
+        turn.state.next_complete += 1
+
+
+def _update_index(state: State, gang: Gang) -> None:
+    wants = gang.stage in (Stage.QUEUED, Stage.BROKEN, Stage.RUNNING)
+    if wants and gang.count(Status.WAITING) > len(gang.reserved):
+        state.wanting[gang.key] = None
+    else:
+        state.wanting.pop(gang.key, None)
+    if gang.memory.lost:
+        state.broken[gang.key] = None
+    else:
+        state.broken.pop(gang.key, None)
+
+
+# ── planning ──
+
+
+def _plan(turn: Turn, fresh: list[GangKey]) -> bool:
+    """Try the gangs that may start now, in order; whether anything was planned or given back."""
+    state = turn.state
+    everyone = state.planned_at != state.gains
+    state.planned_at = state.gains
+    keys = state.wanting if everyone else [key for key in fresh if key in state.wanting]
+    before = state.gains
+    for gang in order(state.gangs[key] for key in keys):
+        if gang.memory.backoff_until > turn.now or not _is_worth_a_try(state, gang):
+            continue
+        _try(turn, gang)
+    return bool(turn.touched) or state.gains != before
+
+
+def _is_worth_a_try(state: State, gang: Gang) -> bool:
+    refusal = gang.memory.refusal
+    return refusal is None or refusal.gains != state.gains
+
+
+def _try(turn: Turn, gang: Gang) -> None:
+    state = turn.state
+    needed = planning.missing(gang)
+    waiting = gang.count(Status.WAITING) - len(gang.reserved)
+    if needed > waiting and not gang.memory.admitted:
+        return
+    outcome = planning.attempt(state, gang)
+    if isinstance(outcome, Refusal):
+        gang.memory.refusal = outcome
+        gang.life = judge(gang, _terms(state, gang))
+        return
+    for key in outcome.taken:
+        starting.release(turn, state.gangs[key], keep_binding=True)
+        turn.touch(key)
+    _start(turn, gang, outcome)
+
+
+def _start(turn: Turn, gang: Gang, plan: Plan) -> None:
+    starting.start(turn, gang, plan)
+    lost = gang.memory.lost
+    for node in plan.nodes:
+        seat = next((seat for seat in lost if seat.node == node), None)
+        if seat is not None:
+            lost.remove(seat)
+    turn.touch(gang.key)
+
+
+# ── time ──
+
+
+def tick(turn: Turn) -> None:
+    """Carry out what is due."""
+    for key in turn.state.pop_due(turn.now):
+        gang = turn.state.gangs.get(key)
+        if gang is not None:
+            _tick_gang(turn, gang)
+
+
+def _tick_gang(turn: Turn, gang: Gang) -> None:
+    turn.touch(gang.key)
+    if gang.reserved and gang.deadline <= turn.now:
+        starting.expire(turn, gang)
+    starting.retry_due(turn, gang)
+    memory = gang.memory
+    if memory.refusal and memory.refusal.reason is Reason.BACKOFF:
+        memory.refusal = None if memory.backoff_until <= turn.now else memory.refusal
+    kept = [seat for seat in gang.memory.lost if seat.until > turn.now]
+    if len(kept) < len(gang.memory.lost):
+        gang.memory.lost = kept
+        turn.state.gains += 1
+
+
+def _finish(turn: Turn, key: GangKey) -> None:
+    """Tell people of a real change, once, and set the gang's next due time."""
+    gang = turn.state.gangs.get(key)
+    if gang is None or gang.life is None:
+        return
+    _record_change(turn, gang)
+    memory = gang.memory
+    times = [seat.until for seat in memory.lost] + list(gang.retries.values())
+    if gang.reserved:
+        times.append(gang.deadline)
+    if memory.backoff_until > turn.now:
+        times.append(memory.backoff_until)
+    turn.state.schedule(key, min(times, default=None))
+
+
+def _record_change(turn: Turn, gang: Gang) -> None:
+    life = gang.life
+    assert life is not None
+    reason = _RECORDED.get(life.reason, "")
+    if reason and gang.memory.recorded != reason and turn.state.synced:
+        starting.record(turn, gang, reason, f"gang {gang.key}: {life.text}")
+    gang.memory.recorded = reason
+
+
+# ── the first list ──
+
+
+def synced(turn: Turn) -> None:
+    """The world is known: order the gangs that wait, and clear nominations left from before."""
+    state = turn.state
+    if state.synced:
+        return
+    state.synced = True
+    state.gains += 1
+    waiting = sorted(state.gangs.values(), key=lambda gang: (gang.latest, gang.key))
+    for gang in waiting:
+        review(turn, gang.key)
+        turn.touch(gang.key)
+    for pod in sorted(state.pods.values(), key=lambda pod: pod.key):
+        if pod.nominated and not pod.node and pod.uid in state.gang_of:
+            booking.clear_nomination(turn, pod.ref)

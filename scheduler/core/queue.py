@@ -1,0 +1,23 @@
+"""The order in which gangs are planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scheduler.core.gang import Gang, Stage
+
+
+def order(gangs: Iterable[Gang]) -> list[Gang]:
+    """Highest priority first; among equals the broken, then who was complete first, then names."""
+    return sorted(gangs, key=_place)
+
+
+def _place(gang: Gang) -> tuple[object, ...]:
+    complete = gang.memory.complete
+    return (
+        -gang.priority,
+        gang.stage is not Stage.BROKEN,
+        complete is None,
+        complete or 0,
+        gang.key,
+    )

@@ -1,0 +1,164 @@
+"""One attempt to place the roles of a gang in turn, each exactly, close to those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from scheduler.core.covering import Ground
+from scheduler.core.fabric import BoolArray, Fabric, IntArray
+from scheduler.core.placement import Ask, NoRoom, Seats, place
+
+UNLIMITED = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoleAsk:
+    """Members alike among others that are not."""
+
+    count: int
+    """Members to place, >= 1."""
+    request: IntArray
+    """int64 [R]: what one member takes of each resource, in the units of the free matrix."""
+    mask: BoolArray
+    """bool [n]: nodes that may take a member of this role."""
+    cap: int | None = None
+    """At most so many members of this role on one node (1 where they exclude each other)."""
+
+
+def member_fits(free: IntArray, request: IntArray, cap: int | None = None) -> IntArray:
+    """How many members fit on each node: int64 [n] from what is free, int64 [n, R].
+
+    A resource that is not asked for never limits, not even one of which too much is in use. A
+    member that asks for nothing fits `cap` times, or 2**31 - 1 times without a cap.
+    """
+    fits = np.full(len(free), UNLIMITED if cap is None else cap, dtype=np.int64)
+    for column in np.flatnonzero(request):
+        np.minimum(fits, free[:, column] // request[column], out=fits)
+    return np.maximum(fits, 0, out=fits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempt:
+    """Seats per role; `missing` is the first role that found no room, with what it was told."""
+
+    seats: dict[int, Seats]
+    missing: tuple[int, NoRoom] | None
+
+    @property
+    def members(self) -> int:
+        placed = sum(int(seats.counts.sum()) for seats in self.seats.values())
+        return placed + (self.missing[1].fits_in_best if self.missing else 0)
+
+
+@dataclass(frozen=True, eq=False)
+class RoleProblem:
+    """All roles of a gang, and what is free. `common` has the options that all roles share."""
+
+    fabric: Fabric
+    roles: tuple[RoleAsk, ...]
+    free: IntArray
+    accelerators: tuple[int, ...]
+    common: Ask
+
+    @cached_property
+    def per_member(self) -> tuple[int, ...]:
+        """Accelerators that a member of each role takes."""
+        return tuple(int(role.request[list(self.accelerators)].sum()) for role in self.roles)
+
+    @cached_property
+    def close(self) -> tuple[int, ...]:
+        """Roles that are to be close to each other: those with accelerators, or all if none has."""
+        everyone = tuple(range(len(self.roles)))
+        return tuple(role for role in everyone if self.per_member[role]) or everyone
+
+    @cached_property
+    def accelerated(self) -> BoolArray:
+        """Nodes that members without accelerators avoid."""
+        if self.common.accelerated is not None:
+            return self.common.accelerated
+        return self.free_accelerators(self.free) > 0
+
+    @cached_property
+    def ground(self) -> Ground:
+        """What is free for all roles together, to compare attempts by."""
+        near = (
+            np.zeros(self.fabric.nodes, np.int64) if self.common.near is None else self.common.near
+        )
+        free = self.free_accelerators(self.free)[self.fabric.order]
+        return Ground(self.fabric, free, free, near[self.fabric.order] > 0, 0)
+
+    def free_accelerators(self, free: IntArray) -> IntArray:
+        total: IntArray = free[:, list(self.accelerators)].sum(axis=1)
+        return total
+
+    def orders(self) -> list[list[int]]:
+        """Most accelerators per member first, then the largest share of all that is free; and
+        the same with each of the other roles before that."""
+        whole = np.maximum(self.free.sum(axis=0), 1)
+        share = [float((role.request / whole).max()) * role.count for role in self.roles]
+        largest = sorted(range(len(share)), key=lambda r: (-self.per_member[r], -share[r], r))
+        return [_first(role, largest) for role in largest]
+
+    def attempt(
+        self, order: list[int], area: BoolArray | None = None, outer: BoolArray | None = None
+    ) -> Attempt:
+        """Place the roles in this order, close ones in `area`, others in `outer` (None: anywhere).
+
+        A role that finds no room goes before all others in another attempt, once for every role.
+        """
+        promoted: set[int] = set()
+        while True:
+            result = self._in_turn(order, area, outer)
+            if result.missing is None or result.missing[0] in promoted:
+                return result
+            promoted.add(result.missing[0])
+            order = _first(result.missing[0], order)
+
+    def _in_turn(
+        self, order: Sequence[int], area: BoolArray | None, outer: BoolArray | None
+    ) -> Attempt:
+        free = self.free.copy()
+        near = np.zeros(self.fabric.nodes, dtype=np.int64)
+        near += 0 if self.common.near is None else self.common.near
+        seats: dict[int, Seats] = {}
+        for role in order:
+            answer = self._place(role, free, near, area if role in self.close else outer)
+            if isinstance(answer, NoRoom):
+                return Attempt(seats, (role, answer))
+            seats[role] = answer
+            free[answer.rows] -= answer.counts[:, None] * self.roles[role].request
+            near[answer.rows] += answer.counts
+            if self.common.required is not None and outer is None:
+                outer = self.domain_of(self.common.required, int(answer.rows[0]))
+                area = outer
+        return Attempt(seats, None)
+
+    def _place(
+        self, role: int, free: IntArray, near: IntArray, area: BoolArray | None
+    ) -> Seats | NoRoom:
+        wanted = self.roles[role]
+        allowed = wanted.mask if area is None else wanted.mask & area
+        ask = replace(
+            self.common,
+            count=wanted.count,
+            fits=np.where(allowed, member_fits(free, wanted.request, wanted.cap), 0),
+            free=self.free_accelerators(free),
+            per_member=self.per_member[role],
+            near=near,
+            accelerated=self.accelerated,
+        )
+        return place(self.fabric, ask)
+
+    def domain_of(self, level: int, row: int) -> BoolArray:
+        """bool [n]: the nodes of the same domain."""
+        ids = self.fabric.domains[level]
+        same: BoolArray = ids == ids[row]
+        return same
+
+
+def _first(role: int, order: Sequence[int]) -> list[int]:
+    return [role, *(other for other in order if other != role)]

@@ -1,0 +1,301 @@
+"""Which pod belongs to which gang and what room it takes: the bookkeeping of world events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler.core import hints, ranking
+from scheduler.core.booking import end_reservation
+from scheduler.core.gang import Gang, Memory, Seat, Status, status
+from scheduler.core.state import State, Turn
+from scheduler.model import GangKey, Group, GroupKey, Node, Options, Pod
+
+_NO_OPTIONS = Options()
+
+
+# ── nodes ──
+
+
+def node_seen(turn: Turn, node: Node) -> None:
+    """A node was added or changed."""
+    before = turn.state.ledger.node(node.name)
+    if before == node:
+        return
+    turn.state.ledger.put_node(node)
+    turn.state.gains += 1
+    turn.suspect[node.name] = None
+
+
+def node_gone(turn: Turn, name: str) -> None:
+    """A node was deleted."""
+    turn.state.ledger.drop_node(name)
+    turn.suspect[name] = None
+
+
+# ── groups ──
+
+
+def group_seen(turn: Turn, group: Group) -> None:
+    """A PodGroup was added or changed."""
+    if turn.state.groups.get(group.key) != group:
+        turn.state.groups[group.key] = group
+        _reclassify(turn, group.key)
+
+
+def group_gone(turn: Turn, key: GroupKey) -> None:
+    """A PodGroup was deleted."""
+    if turn.state.groups.pop(key, None) is not None:
+        _reclassify(turn, key)
+
+
+def _reclassify(turn: Turn, key: GroupKey) -> None:
+    for uid in list(turn.state.users.get(key, ())):
+        pod = turn.state.pods[uid]
+        _move(turn, pod, gang_key(turn.state, pod))
+        turn.touch(turn.state.gang_of.get(uid))
+        _forget_refusal(turn, uid)
+
+
+# ── pods ──
+
+
+def pod_seen(turn: Turn, pod: Pod) -> None:
+    """A pod was added or changed."""
+    state = turn.state
+    before = state.pods.get(pod.uid)
+    if before is not None and before.node and not pod.node:
+        # A late event from before the Binding: a node name that was set never goes away.
+        pod = replace(pod, node=before.node, hint=pod.hint or before.hint)
+    if before == pod:
+        return
+    namesake = state.by_name.get((pod.namespace, pod.name))
+    if namesake is not None and namesake != pod.uid:
+        pod_gone(turn, namesake)
+    state.pods[pod.uid] = pod
+    state.by_name[pod.namespace, pod.name] = pod.uid
+    state.passed.pop(pod.uid, None)
+    _list_user(state, before, pod)
+    _claim(turn, pod)
+    _enrol(turn, before, pod)
+
+
+def pod_gone(turn: Turn, uid: str) -> None:
+    """A pod was deleted; only its uid counts, whatever else the event carried."""
+    state = turn.state
+    pod = state.pods.pop(uid, None)
+    if pod is None:
+        return
+    if state.by_name.get((pod.namespace, pod.name)) == uid:
+        del state.by_name[pod.namespace, pod.name]
+    _list_user(state, pod, None)
+    _lose_seat(turn, pod)
+    _strike(turn, pod)
+    state.doubts.pop(uid, None)
+    if state.binding.get(uid) is None and state.ledger.drop(uid):
+        state.gains += 1
+    state.anti.pop(uid, None)
+
+
+def gang_key(state: State, pod: Pod) -> GangKey | None:
+    """The gang that a pod belongs to; None for plain pods and those of other schedulers."""
+    if not state.is_ours(pod):
+        return None
+    declaration = pod.declaration
+    if declaration is not None and _is_gang(state, declaration.group):
+        return GangKey(pod.namespace, declaration.name)
+    if pod.fault or state.accelerators(pod):
+        return GangKey(pod.namespace, pod.name, pod=True)
+    return None
+
+
+def _is_gang(state: State, group: GroupKey | None) -> bool:
+    found = state.groups.get(group) if group is not None else None
+    return found is None or found.gang
+
+
+def _list_user(state: State, before: Pod | None, pod: Pod | None) -> None:
+    old = before.declaration.group if before and before.declaration else None
+    new = pod.declaration.group if pod and pod.declaration else None
+    if old is not None and old != new and before is not None:
+        users = state.users[old]
+        users.pop(before.uid, None)
+        if not users:
+            del state.users[old]
+    if new is not None and pod is not None:
+        state.users.setdefault(new, {})[pod.uid] = None
+
+
+# ── room ──
+
+
+def _claim(turn: Turn, pod: Pod) -> None:
+    """Book the room that a pod takes: where it is bound, or where a scheduler has nominated it."""
+    state = turn.state
+    where = pod.node if pod.holds_node else _foreign_nomination(state, pod)
+    if where:
+        if state.ledger.where(pod.uid) not in (None, where):
+            state.gains += 1
+        state.ledger.put(pod.uid, where, pod.requests, pod.constraints.ports)
+        turn.suspect[where] = None
+        state.doubts.pop(pod.uid, None)
+    elif not _is_pending_claim(state, pod) and state.ledger.drop(pod.uid):
+        state.gains += 1
+    if pod.holds_node and pod.anti_affinity:
+        state.anti[pod.uid] = pod.anti_affinity
+    else:
+        state.anti.pop(pod.uid, None)
+
+
+def _foreign_nomination(state: State, pod: Pod) -> str:
+    if pod.node or pod.phase.terminal or pod.uid in state.reservations:
+        return ""
+    return pod.nominated if gang_key(state, pod) is None else ""
+
+
+def _is_pending_claim(state: State, pod: Pod) -> bool:
+    """Whether the claim is a reservation's or a Binding's in flight, and stays."""
+    if pod.phase.terminal:
+        return False
+    return pod.uid in state.reservations or pod.uid in state.binding or pod.uid in state.doubts
+
+
+def _lose_seat(turn: Turn, pod: Pod) -> None:
+    """Keep the room of a lost member for its replacement, where it was bound and alive."""
+    key = turn.state.gang_of.get(pod.uid)
+    gang = turn.state.gangs.get(key) if key else None
+    if gang is None or not gang.memory.admitted or gang.key.pod or not pod.holds_node:
+        return
+    if pod.uid in gang.by_status[Status.STALE]:
+        return
+    until = turn.now + turn.state.settings.grace_s
+    gang.memory.lost.append(Seat(pod.node, pod.requests, until))
+
+
+# ── membership ──
+
+
+def _enrol(turn: Turn, before: Pod | None, pod: Pod) -> None:
+    state = turn.state
+    if before is not None and before.holds_node and pod.phase.terminal:
+        if pod.phase.value == "Failed":
+            _lose_seat(turn, before)
+        state.gains += 1
+    if before is not None and _wants(before) != _wants(pod):
+        _forget_refusal(turn, pod.uid)
+        end_reservation(turn, pod.uid, keep_claim=pod.holds_node)
+    _move(turn, pod, gang_key(state, pod), before)
+
+
+def _wants(pod: Pod) -> tuple[object, ...]:
+    """All of a pod that its placement depends on."""
+    return pod.requests, pod.constraints, pod.declaration, pod.index, pod.priority, pod.gates
+
+
+def _forget_refusal(turn: Turn, uid: str) -> None:
+    key = turn.state.gang_of.get(uid)
+    if key is not None:
+        turn.state.gangs[key].memory.refusal = None
+
+
+def _move(turn: Turn, pod: Pod, key: GangKey | None, before: Pod | None = None) -> None:
+    state = turn.state
+    was = state.gang_of.get(pod.uid)
+    if was is not None:
+        _strike(turn, before or pod, keep_empty=was == key)
+    if key is not None:
+        _join(turn, pod, key)
+
+
+def _join(turn: Turn, pod: Pod, key: GangKey) -> None:
+    state = turn.state
+    gang = state.gangs.get(key)
+    if gang is None:
+        gang = state.gangs[key] = Gang(key)
+    state.gang_of[pod.uid] = key
+    counts = _generation(turn, gang, pod)
+    kind = status(pod) if counts else Status.STALE
+    gang.by_status[kind][pod.uid] = None
+    _count(gang, pod, 1)
+    gang.latest = max(gang.latest, pod.created)
+    if kind is Status.WAITING and pod.uid not in gang.reserved:
+        gang.memory.refusal = None
+    if kind in (Status.SEATED, Status.SUCCEEDED):
+        _remember(gang, pod)
+    if kind is not Status.WAITING:
+        end_reservation(turn, pod.uid, keep_claim=pod.holds_node)
+    turn.touch(key)
+
+
+def _strike(turn: Turn, pod: Pod, *, keep_empty: bool = False) -> None:
+    """Take a pod off its gang's roll."""
+    state = turn.state
+    key = state.gang_of.pop(pod.uid, None)
+    if key is None:
+        return
+    gang = state.gangs[key]
+    for uids in gang.by_status.values():
+        uids.pop(pod.uid, None)
+    _count(gang, pod, -1)
+    if not keep_empty:
+        end_reservation(turn, pod.uid, keep_claim=False)
+        gang.memory.refusal = None
+    turn.touch(key)
+
+
+def _count(gang: Gang, pod: Pod, step: int) -> None:
+    options = pod.declaration.options if pod.declaration else _NO_OPTIONS
+    counted: list[tuple[dict, object]] = [  # type: ignore[type-arg]
+        (gang.declared, options),
+        (gang.priorities, pod.priority),
+    ]
+    if pod.declaration and pod.declaration.group:
+        counted.append((gang.groups, pod.declaration.group))
+    for counter, value in counted:
+        counter[value] = counter.get(value, 0) + step
+        if counter[value] <= 0:
+            del counter[value]
+
+
+def _generation(turn: Turn, gang: Gang, pod: Pod) -> bool:
+    """Whether the pod is of the current generation; a newer owner of that name begins one."""
+    if pod.owner is None:
+        return True
+    who = (pod.owner.kind, pod.owner.name)
+    current = gang.owners.setdefault(who, pod.owner.uid)
+    if current == pod.owner.uid:
+        return True
+    if pod.created < gang.latest or pod.node:
+        return False
+    gang.owners[who] = pod.owner.uid
+    _retire(turn, gang)
+    return True
+
+
+def _retire(turn: Turn, gang: Gang) -> None:
+    """End a generation: its pods still take their room, but no longer count."""
+    for uid in list(gang.reserved):
+        end_reservation(turn, uid, keep_claim=False)
+    stale = gang.by_status[Status.STALE]
+    for kind, uids in gang.by_status.items():
+        if kind is Status.STALE:
+            continue
+        for uid in [uid for uid in uids if _is_outdated(turn.state, gang, uid)]:
+            del uids[uid]
+            stale[uid] = None
+    gang.memory = Memory()
+
+
+def _is_outdated(state: State, gang: Gang, uid: str) -> bool:
+    owner = state.pods[uid].owner if uid in state.pods else None
+    return owner is not None and gang.owners.get((owner.kind, owner.name)) != owner.uid
+
+
+def _remember(gang: Gang, pod: Pod) -> None:
+    """Take a bound member's rank and node as given: its hint says so, also after a restart."""
+    place = ranking.slot(pod)
+    rank = hints.rank_of(pod.hint)
+    if rank is not None:
+        gang.memory.ranks[place] = rank
+    gang.memory.homes[place] = pod.node
+    if not gang.memory.generation:
+        gang.memory.generation = str(hints.read(pod.hint).get("id") or "") if pod.hint else ""

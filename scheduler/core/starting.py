@@ -1,0 +1,302 @@
+"""Putting a planned gang in place: Bindings, nominations, and what becomes of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler.core import booking, feasibility, hints, planning, ranking, roster
+from scheduler.core.gang import Gang, Reason, Refusal, Status
+from scheduler.core.messages import (
+    Bind,
+    BindReply,
+    EffectDone,
+    Evict,
+    Nominate,
+    Outcome,
+    Record,
+    Wake,
+)
+from scheduler.core.planning import Plan
+from scheduler.core.state import OpenEffect, Reservation, State, Turn
+from scheduler.model import Pod, Start
+
+_MOST_REFS = 16
+"""Pods that one Event is written on, at most; a gang of 500 needs no 500 copies of it."""
+
+
+# ── starting ──
+
+
+def start(turn: Turn, gang: Gang, plan: Plan) -> None:
+    """Reserve every seat of a plan at once and set the members going, in rank order."""
+    state = turn.state
+    assert gang.life is not None
+    size = planning.gang_size(gang)
+    taken = {gang.memory.ranks.get(ranking.slot(state.pods[uid])) for uid in _placed(gang)}
+    ranks = ranking.ranks(
+        plan.pods, size, gang.memory.ranks, {rank for rank in taken if rank is not None}
+    )
+    _set_generation(state, gang, plan)
+    gang.deadline = turn.now + _timeout(state, gang)
+    how = start_of(state, gang, plan.pods)
+    for pod, node, rank in zip(plan.pods, plan.nodes, ranks, strict=True):
+        gang.memory.ranks[ranking.slot(pod)] = rank
+        gang.memory.homes[ranking.slot(pod)] = node
+        booking.reserve(turn, gang, pod, node, rank)
+        _send(turn, gang, pod, how)
+    gang.memory.refusal = None
+    gang.memory.told = None
+
+
+def start_of(state: State, gang: Gang, pods: tuple[Pod, ...]) -> Start:
+    """How these members start: burst only if the scheduler's own verdict can hold no surprise."""
+    asked = gang.life.options.start if gang.life else None
+    how = asked or state.settings.start
+    if how is Start.BURST and any(must_be_nominated(state, pod) for pod in pods):
+        return Start.NOMINATE
+    return how
+
+
+def must_be_nominated(state: State, pod: Pod) -> bool:
+    """Whether in-tree plugins know things of this pod that Muster does not check."""
+    if pod.nominate_because:
+        return True
+    return any(
+        feasibility.anti_affinity_matches(
+            term, state.pods[uid].namespace, pod.namespace, pod.labels
+        )
+        for uid, terms in state.anti.items()
+        for term in terms
+    )
+
+
+def _placed(gang: Gang) -> list[str]:
+    return [*gang.by_status[Status.SEATED], *gang.by_status[Status.SUCCEEDED], *gang.reserved]
+
+
+def _timeout(state: State, gang: Gang) -> float:
+    stated = gang.life.options.timeout if gang.life else None
+    return stated if stated is not None else state.settings.timeout_s
+
+
+def _set_generation(state: State, gang: Gang, plan: Plan) -> None:
+    """Name the generation: its owner's uid where there is one, else its first member's."""
+    if gang.memory.generation:
+        return
+    owners = {pod.owner.uid for pod in plan.pods if pod.owner}
+    living = [state.pods[uid].hint for uid in _placed(gang)]
+    known = [str(found) for hint in living if hint and (found := hints.read(hint).get("id"))]
+    first = min(owners) if len(owners) == 1 else plan.pods[0].uid
+    gang.memory.generation = min(known) if known else first
+
+
+def _send(turn: Turn, gang: Gang, pod: Pod, how: Start) -> None:
+    if how is Start.BURST:
+        send_bind(turn, gang, pod)
+    elif how is Start.NOMINATE:
+        _nominate(turn, gang, pod)
+    else:
+        number = turn.open("wake", pod.ref)
+        turn.effects.append(Wake(number, pod.ref))
+
+
+def send_bind(turn: Turn, gang: Gang, pod: Pod) -> None:
+    """POST the Binding of a reserved member, with its hint."""
+    state = turn.state
+    reservation = state.reservations[pod.uid]
+    hint = hint_of(state, gang, pod, reservation)
+    size = hint["size"]
+    number = turn.open("bind", pod.ref, reservation.node, hints.text(hint))
+    state.binding[pod.uid] = number
+    gang.retries.pop(pod.uid, None)
+    note = f"gang {gang.key}, rank {reservation.rank} of {size}"
+    annotations = {hints.KEY: state.open[number].hint}
+    turn.effects.append(Bind(number, pod.ref, reservation.node, annotations, gang.key, note))
+
+
+def hint_of(state: State, gang: Gang, pod: Pod, reservation: Reservation) -> dict[str, object]:
+    """What the member is told of its place."""
+    node = state.node(reservation.node)
+    assert node is not None
+    assert gang.life is not None
+    topology = state.topology()
+    return hints.make(
+        gang=f"{gang.key.namespace}/{gang.key.name}",
+        generation=gang.memory.generation,
+        rank=reservation.rank,
+        size=planning.gang_size(gang),
+        least=gang.life.min,
+        role=ranking.role_of(pod),
+        node=node,
+        levels=topology.levels,
+        path=topology.path(node.name),
+    )
+
+
+def _nominate(turn: Turn, gang: Gang, pod: Pod) -> None:
+    reservation = turn.state.reservations[pod.uid]
+    number = turn.open("nominate", pod.ref, reservation.node)
+    turn.effects.append(Nominate(number, pod.ref, reservation.node))
+    pause = turn.state.settings.nominate_again_s * 2.0**reservation.tries
+    reservation.nominated = True
+    reservation.tries += 1
+    gang.retries[pod.uid] = turn.now + min(pause, turn.state.settings.backoff_max_s)
+
+
+# ── giving up ──
+
+
+def release(turn: Turn, gang: Gang, *, keep_binding: bool) -> None:
+    """Give all of the gang's open reservations back at once.
+
+    With ``keep_binding`` those stay whose Binding is on its way: they may land any moment.
+    """
+    state = turn.state
+    for uid in list(gang.reserved):
+        if keep_binding and uid in state.binding:
+            continue
+        booking.end_reservation(turn, uid, keep_claim=False)
+
+
+def expire(turn: Turn, gang: Gang) -> None:
+    """The deadline has passed: the whole gang gives its open reservations back and waits."""
+    turn.state.expired += len(gang.reserved)
+    count, bound = len(gang.reserved), gang.held
+    release(turn, gang, keep_binding=False)
+    back_off(turn, gang)
+    text = "its reservations ran out; it is planned anew after a pause"
+    gang.memory.refusal = Refusal(Reason.BACKOFF, text, turn.state.gains)
+    record(
+        turn,
+        gang,
+        "GangTimedOut",
+        f"{count} reservations of gang {gang.key} ran out with {bound} members bound; "
+        "they were given back and the gang is planned anew after a pause",
+    )
+
+
+def back_off(turn: Turn, gang: Gang) -> None:
+    """Keep the gang from being planned for a while, longer each time."""
+    settings, memory = turn.state.settings, gang.memory
+    pause = memory.backoff_next or settings.backoff_s
+    memory.backoff_until = turn.now + pause
+    memory.backoff_next = min(pause * 2, settings.backoff_max_s)
+    turn.touch(gang.key)
+
+
+def record(turn: Turn, gang: Gang, reason: str, message: str, *, warning: bool = True) -> None:
+    """Write one Event on the gang's pods."""
+    pods = sorted((turn.state.pods[uid] for uid in gang.members), key=lambda pod: pod.key)
+    refs = tuple(pod.ref for pod in pods[:_MOST_REFS])
+    turn.effects.append(Record(turn.new_id(), gang.key, refs, reason, message[:1000], warning))
+
+
+# ── outcomes ──
+
+
+def effect_done(turn: Turn, event: EffectDone) -> None:
+    """An effect has ended; what it means depends on what it was."""
+    effect = turn.state.open.pop(event.id, None)
+    if effect is None or effect.kind != "bind":
+        return
+    state, uid = turn.state, effect.ref.uid
+    if state.binding.get(uid) == event.id:
+        del state.binding[uid]
+    _answer(turn, effect, event)
+    if event.outcome is Outcome.OK:
+        _landed(turn, effect)
+    elif effect.orphan:
+        _settle_orphan(turn, effect, event.outcome)
+    elif uid in state.reservations:
+        _failed(turn, state.reservations[uid], event.outcome)
+    elif not (uid in state.pods and state.pods[uid].holds_node) and state.ledger.drop(uid):
+        state.gains += 1
+
+
+def _answer(turn: Turn, effect: OpenEffect, event: EffectDone) -> None:
+    uid = effect.ref.uid
+    if turn.state.awaited.pop(uid, None) is None:
+        return
+    pod = turn.state.pods.get(uid)
+    done = event.outcome is Outcome.OK or (pod is not None and pod.node == effect.node)
+    detail = f": {event.detail}" if event.detail else ""
+    error = "" if done else f"binding {effect.ref} to {effect.node}: {event.outcome}{detail}"
+    turn.reply = BindReply(effect.ref, effect.node, error)
+
+
+def _landed(turn: Turn, effect: OpenEffect) -> None:
+    """The pod is bound, whether we still wanted it or not."""
+    state, pod = turn.state, turn.state.pods.get(effect.ref.uid)
+    if pod is None:
+        if state.ledger.drop(effect.ref.uid):
+            state.gains += 1
+        return
+    if not pod.node:
+        roster.pod_seen(turn, replace(pod, node=effect.node, nominated="", hint=effect.hint))
+    if effect.orphan:
+        state.gains += 1
+    if state.node(effect.node) is None and state.gang_of.get(pod.uid) is not None:
+        evict(turn, pod, f"node {effect.node} was lost before the pod was bound to it")
+
+
+def evict(turn: Turn, pod: Pod, reason: str) -> None:
+    """Evict a pod that cannot run where it is, so that its controller replaces it."""
+    turn.effects.append(Evict(turn.open("evict", pod.ref), pod.ref, reason))
+
+
+def _settle_orphan(turn: Turn, effect: OpenEffect, outcome: Outcome) -> None:
+    state, uid = turn.state, effect.ref.uid
+    state.gains += 1
+    pod = state.pods.get(uid)
+    if pod is not None and (pod.holds_node or uid in state.reservations):
+        return
+    if outcome is Outcome.TIMEOUT and pod is not None:
+        until = turn.now + state.settings.timeout_s
+        state.doubts[uid] = (effect.node, until)
+        gang = state.gangs.get(state.gang_of[uid]) if uid in state.gang_of else None
+        if gang is not None:
+            gang.retries[uid] = until
+        return
+    state.ledger.drop(uid)
+
+
+def _failed(turn: Turn, reservation: Reservation, outcome: Outcome) -> None:
+    state = turn.state
+    gang = state.gangs[reservation.gang]
+    if outcome is Outcome.GONE:
+        booking.end_reservation(turn, reservation.uid, keep_claim=False)
+        if state.node(reservation.node) is not None:
+            back_off(turn, gang)
+        return
+    reservation.tries += 1
+    pause = state.settings.retry_s * 2.0 ** (reservation.tries - 1)
+    gang.retries[reservation.uid] = turn.now + min(pause, state.settings.retry_max_s)
+    turn.touch(gang.key)
+
+
+# ── time ──
+
+
+def retry_due(turn: Turn, gang: Gang) -> None:
+    """Send again what is due: failed Bindings, and nominations that nobody followed."""
+    state = turn.state
+    due = [uid for uid, at in gang.retries.items() if at <= turn.now]
+    for uid in due:
+        del gang.retries[uid]
+        if uid in state.doubts:
+            _end_doubt(turn, uid)
+        reservation = state.reservations.get(uid)
+        if reservation is None or uid in state.binding:
+            continue
+        if not reservation.nominated:
+            send_bind(turn, gang, state.pods[uid])
+        elif not reservation.called:
+            _nominate(turn, gang, state.pods[uid])
+
+
+def _end_doubt(turn: Turn, uid: str) -> None:
+    del turn.state.doubts[uid]
+    turn.state.gains += 1
+    pod = turn.state.pods.get(uid)
+    if not (pod is not None and pod.holds_node) and uid not in turn.state.reservations:
+        turn.state.ledger.drop(uid)

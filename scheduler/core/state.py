@@ -1,0 +1,187 @@
+"""All that the engine knows, and the context of one step over it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from scheduler.core.capacity import Ledger
+from scheduler.core.gang import Gang, Refusal
+from scheduler.core.messages import Effect, Reply
+from scheduler.core.topology import Topology
+from scheduler.model import AntiTerm, GangKey, Group, GroupKey, Node, Pod, PodRef
+from scheduler.settings import Settings
+
+PASSED_LIMIT = 10_000
+"""Plain pods that were passed unseen and whose bind call may follow."""
+
+
+@dataclass(slots=True)
+class Reservation:
+    """Room for one pod on one node, until it is bound or the gang gives it back."""
+
+    uid: str
+    gang: GangKey
+    node: str
+    rank: int
+    nominated: bool = False
+    """Whether a nomination was sent and must be cleared if the reservation ends."""
+    called: bool = False
+    """Whether the scheduler has asked for this node alone, so that the nomination is known."""
+    tries: int = 0
+
+
+@dataclass(slots=True)
+class OpenEffect:
+    """An effect whose outcome is not known yet."""
+
+    kind: str
+    ref: PodRef
+    node: str = ""
+    hint: str = ""
+    orphan: bool = False
+    """Whether its reservation ended while it was in flight."""
+
+
+@dataclass(slots=True)
+class State:
+    """Everything the engine knows. Only ``step`` changes it."""
+
+    settings: Settings
+    synced: bool = False
+    ledger: Ledger = field(default_factory=Ledger)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    by_name: dict[tuple[str, str], str] = field(default_factory=dict)
+    groups: dict[GroupKey, Group] = field(default_factory=dict)
+    users: dict[GroupKey, dict[str, None]] = field(default_factory=dict)
+    """Group -> uids of the pods that name it."""
+    gangs: dict[GangKey, Gang] = field(default_factory=dict)
+    gang_of: dict[str, GangKey] = field(default_factory=dict)
+    wanting: dict[GangKey, None] = field(default_factory=dict)
+    """Gangs with members to place."""
+    broken: dict[GangKey, None] = field(default_factory=dict)
+    """Gangs with seats kept for lost members."""
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    reserved_on: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Node -> uids with an unbound reservation there."""
+    open: dict[int, OpenEffect] = field(default_factory=dict)
+    binding: dict[str, int] = field(default_factory=dict)
+    """Uid -> the Bind effect in flight for it."""
+    awaited: dict[str, str] = field(default_factory=dict)
+    """Uid -> node of a bind call that waits for its answer."""
+    doubts: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Uid -> node and end of a Binding given up whose outcome was never learnt."""
+    anti: dict[str, tuple[AntiTerm, ...]] = field(default_factory=dict)
+    """Uid -> required anti-affinity of pods that hold a node."""
+    passed: dict[str, Pod] = field(default_factory=dict)
+    """Plain pods that were answered before the watch showed them."""
+    refused: dict[Hashable, Refusal] = field(default_factory=dict)
+    """Gangs alike fail alike: the last refusal by what was asked."""
+    gains: int = 0
+    """Grows whenever room may have come free."""
+    planned_at: int = -1
+    """Value of ``gains`` when all wanting gangs were tried last."""
+    next_id: int = 1
+    next_complete: int = 1
+    expired: int = 0
+    """Reservations that ran out, ever."""
+    plans: int = 0
+    """Placements that were computed, ever."""
+    timers: list[tuple[float, int, GangKey]] = field(default_factory=list)
+    due: dict[GangKey, float] = field(default_factory=dict)
+    timer_id: int = 0
+    topology_at: int = -1
+    topology_kept: Topology | None = None
+    is_accelerator: Callable[[str], bool] = field(default=lambda _: False)
+
+    def __post_init__(self) -> None:
+        self.is_accelerator = matcher(self.settings.accelerators)
+
+    def accelerators(self, pod: Pod) -> int:
+        """Accelerators that a pod asks for, of all kinds."""
+        return sum(amount for name, amount in pod.requests.items() if self.is_accelerator(name))
+
+    def is_ours(self, pod: Pod) -> bool:
+        """Whether the pod is for a scheduler that asks us."""
+        return not pod.scheduler or pod.scheduler in self.settings.scheduler_names
+
+    def node(self, name: str) -> Node | None:
+        """The node of that name."""
+        return self.ledger.node(name)
+
+    def topology(self) -> Topology:
+        """The tree of domains as the nodes are labelled now."""
+        if self.topology_kept is None or self.topology_at != self.ledger.shape_version:
+            nodes = list(self.ledger.nodes())
+            levels = self.settings.levels or Topology.detect(nodes)
+            self.topology_kept = Topology.build(nodes, levels)
+            self.topology_at = self.ledger.shape_version
+        return self.topology_kept
+
+    def schedule(self, key: GangKey, due: float | None) -> None:
+        """Want a Tick for a gang at ``due`` (None: none)."""
+        if due is None:
+            self.due.pop(key, None)
+        elif self.due.get(key) != due:
+            self.due[key] = due
+            self.timer_id += 1
+            heapq.heappush(self.timers, (due, self.timer_id, key))
+
+    def next_due(self) -> float | None:
+        """When the next Tick is wanted."""
+        while self.timers and self.due.get(self.timers[0][2]) != self.timers[0][0]:
+            heapq.heappop(self.timers)
+        return self.timers[0][0] if self.timers else None
+
+    def pop_due(self, now: float) -> list[GangKey]:
+        """Gangs whose time has come, each once."""
+        keys: dict[GangKey, None] = {}
+        while (due := self.next_due()) is not None and due <= now:
+            key = heapq.heappop(self.timers)[2]
+            self.due.pop(key, None)
+            keys[key] = None
+        return list(keys)
+
+
+@dataclass(slots=True)
+class Turn:
+    """One step: the time, what is to be done, and which gangs to look at again."""
+
+    state: State
+    now: float
+    effects: list[Effect] = field(default_factory=list)
+    touched: dict[GangKey, None] = field(default_factory=dict)
+    suspect: dict[str, None] = field(default_factory=dict)
+    """Nodes that may no longer be good for what is reserved on them."""
+    reply: Reply | None = None
+
+    def new_id(self) -> int:
+        """An id for the next effect."""
+        self.state.next_id += 1
+        return self.state.next_id - 1
+
+    def open(self, kind: str, ref: PodRef, node: str = "", hint: str = "") -> int:
+        """The id of a new effect, whose outcome is waited for."""
+        number = self.new_id()
+        self.state.open[number] = OpenEffect(kind, ref, node, hint)
+        return number
+
+    def touch(self, key: GangKey | None) -> None:
+        """Have a gang judged again at the end of the step."""
+        if key is not None:
+            self.touched[key] = None
+
+
+@lru_cache(maxsize=64)
+def matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Whether a resource name is one of ``patterns`` (exact, or with one trailing ``*``)."""
+    exact = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
+    prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+
+    @lru_cache(maxsize=1024)
+    def match(name: str) -> bool:
+        return name in exact or name.startswith(prefixes)
+
+    return match

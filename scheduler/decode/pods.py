@@ -1,0 +1,74 @@
+"""A pod of the API as the engine sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler import dialects
+from scheduler.decode.burst import outside_allow_list
+from scheduler.decode.constraints import anti_affinity, constraints
+from scheduler.decode.faults import Faults
+from scheduler.decode.metadata import metadata, named, owner, seconds_since_epoch
+from scheduler.decode.ranks import index
+from scheduler.decode.resources import asked
+from scheduler.dialects.fields import Json, mapping, sequence, strings, text
+from scheduler.dialects.muster import PREFIX
+from scheduler.dialects.source import PodSource
+from scheduler.model import Phase, Pod
+
+_HINT = PREFIX + "hint"
+_PHASES = {phase.value: phase for phase in Phase}
+
+
+def pod(obj: Mapping[str, Any]) -> Pod:
+    """The pod as a value, with its gang's declaration in whichever dialect.
+
+    What cannot be used is named in ``fault``; the rest is read all the same. Raises DecodeError if
+    ``obj`` is no object with a name.
+    """
+    meta = metadata(obj, "pod")
+    namespace = named(meta, "namespace", "default")
+    spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
+    labels, annotations = strings(meta.get("labels")), mapping(meta.get("annotations"))
+    source = PodSource(namespace, mapping(meta.get("labels")), annotations, spec)
+    faults = Faults()
+    reading = dialects.declaration(source)
+    faults.note(reading.fault)
+    return Pod(
+        namespace=namespace,
+        name=meta["name"],
+        uid=named(meta, "uid", f"{namespace}/{meta['name']}"),
+        scheduler=text(spec.get("schedulerName")),
+        node=text(spec.get("nodeName")),
+        nominated=text(status.get("nominatedNodeName")),
+        phase=_phase(status.get("phase")),
+        deleting=meta.get("deletionTimestamp") is not None,
+        gates=_gates(spec),
+        priority=_priority(spec.get("priority")),
+        created=seconds_since_epoch(meta.get("creationTimestamp")),
+        labels=labels,
+        requests=asked(spec, status, faults),
+        constraints=constraints(spec, faults),
+        anti_affinity=anti_affinity(spec, faults),
+        nominate_because=outside_allow_list(spec),
+        declaration=reading.declaration,
+        index=index(source, faults),
+        owner=owner(meta, labels, annotations),
+        hint=text(annotations.get(_HINT)),
+        fault=faults.joined(),
+    )
+
+
+def _phase(value: object) -> Phase:
+    if value is None or value == "":
+        return Phase.PENDING
+    return _PHASES.get(text(value), Phase.UNKNOWN)
+
+
+def _gates(spec: Json) -> tuple[str, ...]:
+    return tuple(text(mapping(gate).get("name")) for gate in sequence(spec.get("schedulingGates")))
+
+
+def _priority(value: object) -> int:
+    return value if type(value) is int and -(2**31) <= value < 2**31 else 0

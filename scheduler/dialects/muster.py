@@ -1,0 +1,122 @@
+"""Our own keys: ``muster.scheduler/…`` as annotations or labels of pods and of group objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from scheduler.dialects import values
+from scheduler.dialects.fields import Fault, Json
+from scheduler.dialects.source import Found, PodSource
+from scheduler.model import NO_OPTIONS, Declaration, Options
+
+__all__ = ["NAME", "PREFIX", "overlay", "read_index", "read_options", "read_pod"]
+
+NAME = "muster"
+PREFIX = "muster.scheduler/"
+
+_PREFIX_LENGTH = len(PREFIX)
+
+_GANG = PREFIX + "gang"
+_INDEX = PREFIX + "index"
+
+_OPTIONS: dict[str, tuple[str, Callable[[object], Any]]] = {
+    "min-available": ("min_available", values.count),
+    "size": ("size", values.count),
+    "role": ("role", values.name),
+    "role-min": ("role_min", values.role_minimums),
+    "topology-required": ("required", values.level),
+    "topology-preferred": ("preferred", values.level),
+    "topology-relax-after": ("relax_after", values.duration),
+    "segment-size": ("segment_size", values.count),
+    "segment-topology": ("segment_level", values.level),
+    "communication": ("communication", values.communication),
+    "timeout": ("timeout", values.duration),
+    "max-runtime": ("max_runtime", values.duration),
+    "start": ("start", values.start),
+}
+"""Key without prefix -> field of Options and the reader of its value."""
+
+
+def read_pod(source: PodSource) -> Found:
+    """The gang that the pod names with our own key."""
+    value = source.value(_GANG)
+    if value is None:
+        return None
+    name = values.name(value)
+    return _named(_GANG, name) if isinstance(name, Fault) else Declaration(name, NAME)
+
+
+def read_index(source: PodSource) -> int | Fault | None:
+    """The rank index that the pod states with our own key."""
+    value = source.value(_INDEX)
+    if value is None:
+        return None
+    index = values.index(value)
+    return _named(_INDEX, index) if isinstance(index, Fault) else index
+
+
+def read_options(annotations: Json, labels: Json) -> Options | Fault:
+    """What our own keys ask for; an annotation wins over a label. One Fault names every bad key."""
+    stated = _ours(labels) if labels else {}
+    stated.update(_ours(annotations))
+    if not stated:
+        return NO_OPTIONS
+    try:
+        return _read_cached(tuple(stated.items()))
+    except TypeError:  # a value that cannot be hashed, so no string: rare and read slowly
+        return _read(stated)
+
+
+def _ours(keys: Json) -> dict[str, object]:
+    return {
+        key: value
+        for key, value in keys.items()
+        if type(key) is str
+        and key.startswith(PREFIX)
+        and value is not None
+        and key[_PREFIX_LENGTH:] in _OPTIONS
+    }
+
+
+# The pods of a gang say the same.
+@lru_cache(maxsize=4096)
+def _read_cached(stated: tuple[tuple[str, object], ...]) -> Options | Fault:
+    return _read(dict(stated))
+
+
+def _read(stated: Mapping[str, object]) -> Options | Fault:
+    found: dict[str, Any] = {}
+    faults: list[str] = []
+    for key, (field, read) in _OPTIONS.items():
+        if (value := stated.get(PREFIX + key)) is None:
+            continue
+        found[field] = answer = read(value)
+        if isinstance(answer, Fault):
+            faults.append(_named(PREFIX + key, answer).reason)
+    return Fault("; ".join(faults)) if faults else _consistent(Options(**found))
+
+
+def overlay(base: Options, top: Options) -> Options:
+    """``base`` with everything that ``top`` states laid over it."""
+    if base == NO_OPTIONS or top == NO_OPTIONS:
+        return top if base == NO_OPTIONS else base
+    stated = {
+        field: value
+        for field, _ in _OPTIONS.values()
+        if (value := getattr(top, field)) not in (None, "", ())
+    }
+    return replace(base, **stated)
+
+
+def _named(key: str, fault: Fault) -> Fault:
+    return Fault(f"{key}: {fault.reason}")
+
+
+def _consistent(options: Options) -> Options | Fault:
+    least, size = options.min_available, options.size
+    if least is not None and size is not None and least > size:
+        return Fault(f"{PREFIX}min-available: {least} is more than {PREFIX}size, {size}")
+    return options

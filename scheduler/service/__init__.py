@@ -1,0 +1,25 @@
+"""The shell that makes the engine a running service: one lock, effects, ticks, no policy.
+
+``Service`` is what the HTTP API, the cluster watch and the embedded cluster talk to.
+"""
+
+from scheduler.service.metrics import Metrics
+from scheduler.service.ports import Actuator, Engine, Post, Step, Timer
+from scheduler.service.runner import BusyError
+from scheduler.service.service import BIND_DEADLINE_S, LOCK_WAIT_S, PodSource, Service
+from scheduler.service.timer import ThreadTimer
+
+__all__ = [
+    "BIND_DEADLINE_S",
+    "LOCK_WAIT_S",
+    "Actuator",
+    "BusyError",
+    "Engine",
+    "Metrics",
+    "PodSource",
+    "Post",
+    "Service",
+    "Step",
+    "ThreadTimer",
+    "Timer",
+]

@@ -1,0 +1,136 @@
+"""The engine made safe for many threads: one lock, effects in the engine's order, ticks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from scheduler.core.messages import Effect, Event, Reply, Tick
+from scheduler.errors import MusterError
+from scheduler.service.effects import EffectLog
+from scheduler.service.metrics import Metrics
+from scheduler.service.ports import Actuator, Engine, Timer
+
+RETRY_TICK_S = 1.0
+"""Seconds until the next tick after the engine failed, since its own due time is then unknown."""
+
+OnReply = Callable[[Event, Reply], None]
+
+log = logging.getLogger(__name__)
+
+
+class BusyError(MusterError):
+    """The engine was not free in time."""
+
+
+class Runner:
+    """Serialises the steps of an engine and hands their effects to the actuator.
+
+    ``on_reply`` sees every reply while the lock is held. No network call is made under the lock:
+    effects are queued under it and submitted after it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        actuator: Actuator,
+        clock: Callable[[], float],
+        timer: Timer,
+        metrics: Metrics,
+        on_reply: OnReply,
+    ) -> None:
+        self.engine = engine
+        self._actuator = actuator
+        self._clock = clock
+        self._timer = timer
+        self._metrics = metrics
+        self._on_reply = on_reply
+        self._lock = threading.Lock()
+        self._dispatching = threading.Lock()
+        self._outbox: deque[Effect] = deque()
+        self._effects = EffectLog(metrics)
+        self._last = clock()
+
+    def start(self) -> None:
+        """Start the actuator and the timer."""
+        self._actuator.start(self._deliver)
+        self._timer.start(lambda: self._deliver(Tick()))
+
+    def stop(self, deadline_s: float) -> None:
+        """Stop ticking, then let the actuator end within ``deadline_s`` seconds."""
+        self._timer.stop()
+        self._actuator.stop(deadline_s)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call made now would have to wait."""
+        return self._lock.locked()
+
+    def post(self, event: Event) -> bool:
+        """Take in an event that nobody waits for; whether the engine managed it.
+
+        A failure is logged and counted, for it must not end the thread that brought the event.
+        """
+        try:
+            self.ask(event, wait_s=-1)
+        except Exception:
+            log.exception("the engine failed on %s", type(event).__name__)
+            return False
+        return True
+
+    def _deliver(self, event: Event) -> None:
+        self.post(event)
+
+    def ask(self, event: Event, wait_s: float) -> Reply | None:
+        """Take in an event and give its reply. Raises BusyError after ``wait_s`` seconds, and what
+        the engine raises; a negative wait is for ever."""
+        try:
+            with self.locked(wait_s) as engine:
+                return self._step(engine, event)
+        finally:
+            self._dispatch()
+
+    @contextmanager
+    def locked(self, wait_s: float) -> Iterator[Engine]:
+        """The engine, for this thread alone. Raises BusyError after ``wait_s`` seconds."""
+        if not self._lock.acquire(timeout=wait_s):
+            raise BusyError("the planner is busy")
+        try:
+            yield self.engine
+        finally:
+            self._lock.release()
+
+    def _step(self, engine: Engine, event: Event) -> Reply | None:
+        now = self._last = max(self._last, self._clock())
+        kind = type(event).__name__
+        began = time.perf_counter()
+        try:
+            step = engine.step(event, now)
+        except Exception:
+            self._metrics.step_failures.labels(kind).inc()
+            self._timer.set(now + RETRY_TICK_S)
+            raise
+        self._metrics.steps.labels(kind).observe(time.perf_counter() - began)
+        self._timer.set(step.next_due)
+        self._outbox.extend(step.effects)
+        self._effects.note(event, step.effects, now)
+        if step.reply is not None:
+            self._on_reply(event, step.reply)
+        return step.reply
+
+    def _dispatch(self) -> None:
+        # Whoever finds the outbox unattended empties it, so effects keep the engine's order and an
+        # actuator that reports from inside submit() does not recurse.
+        while self._outbox and self._dispatching.acquire(blocking=False):
+            try:
+                while self._outbox:
+                    self._actuator.submit(self._drain())
+            finally:
+                self._dispatching.release()
+
+    def _drain(self) -> list[Effect]:
+        return [self._outbox.popleft() for _ in range(len(self._outbox))]

@@ -1,0 +1,272 @@
+"""The service that the HTTP API, the cluster watch and the embedded cluster talk to."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from scheduler.core.messages import (
+    BindCall,
+    BindReply,
+    Event,
+    Filter,
+    FilterReply,
+    Preempt,
+    PreemptReply,
+    Prioritize,
+    PrioritizeReply,
+    Reply,
+    Synced,
+)
+from scheduler.errors import DecodeError
+from scheduler.model import Pod, PodRef
+from scheduler.service import answers
+from scheduler.service.bindings import Waiting
+from scheduler.service.metrics import Metrics
+from scheduler.service.ports import Actuator, Engine, Timer
+from scheduler.service.runner import BusyError, Runner
+from scheduler.service.timer import ThreadTimer
+from scheduler.settings import Settings
+
+LOCK_WAIT_S = 2.0
+"""Longest wait for the engine before a request is answered without it; the scheduler gives 5 s."""
+
+BIND_DEADLINE_S = 4.0
+"""Longest wait for the outcome of a Binding, below the scheduler's ``httpTimeout``."""
+
+UNSYNCED = "waiting for the first full list of nodes and pods"
+
+PodSource = Callable[[], Pod]
+"""Decodes the pod of a request when it is needed. Raises DecodeError."""
+
+R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
+
+class Service:
+    """Runs an engine for many threads and always has an answer.
+
+    Every method may be called from any thread. Nothing here waits for the network: effects go to
+    the ``actuator``, whose ``submit`` only queues them. ``clock`` gives monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        actuator: Actuator,
+        *,
+        engine: Engine | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        timer: Timer | None = None,
+        metrics: Metrics | None = None,
+        lock_wait_s: float = LOCK_WAIT_S,
+        bind_deadline_s: float = BIND_DEADLINE_S,
+    ) -> None:
+        self.settings = settings
+        self.metrics = metrics or Metrics()
+        self.lock_wait_s = lock_wait_s
+        self.bind_deadline_s = bind_deadline_s
+        self._waiting = Waiting()
+        self._synced = False
+        self._unready = UNSYNCED
+        self._runner = Runner(
+            engine or _core_engine(settings),
+            actuator,
+            clock,
+            timer or ThreadTimer(clock),
+            self.metrics,
+            self._resolve,
+        )
+
+    # ── life ──
+
+    def start(self) -> None:
+        """Start the actuator and the timer."""
+        self._runner.start()
+
+    def stop(self, deadline_s: float = 5.0) -> None:
+        """Stop ticking, then let the actuator end within ``deadline_s`` seconds."""
+        self._runner.stop(deadline_s)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the first full list is in."""
+        return self._synced
+
+    @property
+    def unready_reason(self) -> str:
+        """Why the service is not ready; "" when it is."""
+        return "" if self._synced else self._unready
+
+    def set_unready_reason(self, reason: str) -> None:
+        """Say what stands in the way of the first full list; "" for nothing special."""
+        self._unready = reason or UNSYNCED
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call made now would have to wait."""
+        return self._runner.busy
+
+    @property
+    def waiting_binds(self) -> int:
+        """How many bind calls wait for the outcome of their Binding."""
+        return len(self._waiting)
+
+    def post(self, event: Event) -> None:
+        """Take in an event of the world, the outcome of an effect, or a Tick."""
+        if self._runner.post(event) and isinstance(event, Synced):
+            self._synced = True
+
+    # ── requests ──
+
+    def knows(self, uid: str) -> bool:
+        """Whether the engine has seen the pod, so that a request's own copy need not be decoded."""
+        return self._runner.engine.knows(uid)
+
+    def filter(self, ref: PodRef, names: Sequence[str], pod: PodSource) -> FilterReply:
+        """Which of the offered nodes the pod may use. Always an answer, within the lock wait."""
+        try:
+            event = Filter(ref, names, self._unseen(ref, pod))
+            return self._ask(FilterReply, event)
+        except DecodeError as error:
+            self._count("filter", "unreadable")
+            return answers.hold(f"the pod in the request cannot be read: {error}")
+        except BusyError:
+            return self._instead("busy", answers.BUSY, names, pod)
+        except Exception:
+            log.exception("filter of pod %s failed", ref)
+            return self._instead("error", answers.BROKEN, names, pod)
+
+    def prioritize(self, ref: PodRef, names: Sequence[str], pod: PodSource) -> PrioritizeReply:
+        """Scores of the offered nodes; all equal where the engine cannot tell."""
+
+        def ask() -> PrioritizeReply:
+            return self._ask(PrioritizeReply, Prioritize(ref, names, self._unseen(ref, pod)))
+
+        return self._guarded("prioritize", ref, ask) or answers.no_opinion(names)
+
+    def preempt(
+        self, ref: PodRef, victims: Mapping[str, Sequence[str]], pod: PodSource
+    ) -> PreemptReply:
+        """Which evictions may go ahead; none where the engine cannot tell."""
+
+        def ask() -> PreemptReply:
+            return self._ask(PreemptReply, Preempt(ref, victims, self._unseen(ref, pod)))
+
+        return self._guarded("preempt", ref, ask) or answers.no_eviction()
+
+    def bind(self, ref: PodRef, node: str) -> BindReply:
+        """Bind a pod and wait for the outcome, at most the bind deadline."""
+        future = self.start_bind(ref, node)
+        try:
+            return future.result(self.bind_deadline_s)
+        except TimeoutError:
+            return self.give_up_bind(ref, node, future)
+
+    def start_bind(self, ref: PodRef, node: str) -> Future[BindReply]:
+        """Ask for a Binding; the future holds its outcome once it is known.
+
+        Who stops waiting calls ``give_up_bind`` for what to answer instead.
+        """
+        # The call waits before it is made: its outcome may come while ask() is still returning.
+        future = self._waiting.add(ref, node)
+
+        def ask() -> Reply | None:
+            return self._runner.ask(BindCall(ref, node), self.lock_wait_s)
+
+        try:
+            reply = ask()
+            if isinstance(reply, BindReply):
+                self._waiting.settle(ref, future, reply)
+        except BusyError:
+            self._refuse_bind(ref, node, future, "busy", answers.BUSY)
+        except Exception:
+            log.exception("bind of pod %s to node %s failed", ref, node)
+            self._refuse_bind(ref, node, future, "error", answers.BROKEN)
+        return future
+
+    def give_up_bind(self, ref: PodRef, node: str, future: Future[BindReply]) -> BindReply:
+        """Stop waiting for a Binding, and what to answer."""
+        text = (
+            f"the Binding of pod {ref} to node {node} was not confirmed within "
+            f"{self.bind_deadline_s:g} s; it may still land, and is then taken as it is"
+        )
+        return self._waiting.settle(ref, future, answers.not_bound(ref, node, text))
+
+    # ── views for people ──
+
+    def gangs(self) -> list[dict[str, Any]]:
+        """Every gang. Raises BusyError if the engine is not free in time, as all views do."""
+        with self._runner.locked(self.lock_wait_s) as engine:
+            return engine.gangs()
+
+    def why(self, key: str) -> Mapping[str, Any] | None:
+        """Why the gang ``namespace/name`` is where it is; None = no such gang."""
+        with self._runner.locked(self.lock_wait_s) as engine:
+            return engine.why(key)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Every node with its room."""
+        with self._runner.locked(self.lock_wait_s) as engine:
+            return engine.nodes()
+
+    def snapshot(self) -> dict[str, Any]:
+        """The whole state."""
+        with self._runner.locked(self.lock_wait_s) as engine:
+            return engine.snapshot()
+
+    # ── inner ──
+
+    def _resolve(self, event: Event, reply: Reply) -> None:
+        if isinstance(reply, BindReply) and not isinstance(event, BindCall):
+            self._waiting.resolve(reply)
+
+    def _ask(self, kind: type[R], event: Event) -> R:
+        reply = self._runner.ask(event, self.lock_wait_s)
+        if not isinstance(reply, kind):
+            raise TypeError(f"the engine answered {type(reply).__name__}, not {kind.__name__}")
+        return reply
+
+    def _unseen(self, ref: PodRef, pod: PodSource) -> Pod | None:
+        return None if self.knows(ref.uid) else pod()
+
+    def _guarded(self, verb: str, ref: PodRef, ask: Callable[[], R]) -> R | None:
+        try:
+            return ask()
+        except BusyError:
+            self._count(verb, "busy")
+        except DecodeError as error:
+            log.warning("%s: the pod in the request cannot be read: %s", verb, error)
+            self._count(verb, "unreadable")
+        except Exception:
+            log.exception("%s of pod %s failed", verb, ref)
+            self._count(verb, "error")
+        return None
+
+    def _instead(self, reason: str, text: str, names: Sequence[str], pod: PodSource) -> FilterReply:
+        self._count("filter", reason)
+        try:
+            if answers.is_plain(pod(), self.settings.accelerators):
+                return answers.passing(names)
+        except DecodeError as error:
+            log.warning("filter: the pod in the request cannot be read: %s", error)
+        return answers.hold(text)
+
+    def _refuse_bind(
+        self, ref: PodRef, node: str, future: Future[BindReply], reason: str, text: str
+    ) -> None:
+        self._count("bind", reason)
+        self._waiting.settle(ref, future, answers.not_bound(ref, node, text))
+
+    def _count(self, verb: str, reason: str) -> None:
+        self.metrics.fallbacks.labels(verb, reason).inc()
+
+
+def _core_engine(settings: Settings) -> Engine:
+    from scheduler.service.core import CoreEngine
+
+    return CoreEngine(settings)

@@ -1,0 +1,177 @@
+"""The objects of a replayed world: what an API server would hold and do, as far as we need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from scheduler import decode
+from scheduler.core.messages import (
+    Bind,
+    ClearNomination,
+    Effect,
+    Event,
+    Evict,
+    GroupGone,
+    GroupSeen,
+    NodeGone,
+    NodeSeen,
+    Nominate,
+    Outcome,
+    PodGone,
+    PodSeen,
+)
+
+Json = dict[str, Any]
+Key = tuple[str, str, str]
+"""Kind, namespace, name."""
+
+
+class World:
+    """API objects by kind, namespace and name; every change yields the watch events it causes."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Key, Json] = {}
+        self._version = 0
+
+    # ── what a file says ──
+
+    def put(self, obj: Mapping[str, Any], kind: str) -> list[Event]:
+        """Add or change an object. Raises DecodeError if it has no usable name."""
+        fresh = deepcopy(dict(obj))
+        fresh.setdefault("kind", kind)
+        if kind in ("Node", "Pod"):
+            named = decode.node(fresh) if kind == "Node" else decode.pod(fresh)
+            namespace = getattr(named, "namespace", "")
+            key = (kind, namespace, named.name)
+        else:
+            key = _other_key(fresh)
+        meta = fresh.setdefault("metadata", {})
+        meta.setdefault("uid", f"{key[1]}/{key[2]}" if key[1] else key[2])
+        self._version += 1
+        meta.setdefault("resourceVersion", str(self._version))
+        return self._store(key, fresh)
+
+    def delete(self, kind: str, namespace: str, name: str, uid: str | None) -> list[Event]:
+        """A watch delete; with a uid only of that very object."""
+        key = _key(kind, namespace, name)
+        found = self._objects.get(key)
+        if found is None or (uid is not None and _uid(found) != uid):
+            return [PodGone(uid)] if kind == "Pod" and uid is not None else []
+        del self._objects[key]
+        return _gone(key, found)
+
+    def pod(self, name: str) -> Json | None:
+        """The pod ``namespace/name``."""
+        namespace, _, rest = name.partition("/")
+        return self._objects.get(("Pod", namespace, rest))
+
+    def listed(self) -> Iterator[Event]:
+        """All objects, sorted by kind, namespace and name, as a first list shows them."""
+        for key in sorted(self._objects):
+            yield from _seen(key, self._objects[key])
+
+    # ── what effects do ──
+
+    def outcome(self, effect: Effect) -> Outcome:
+        """How an API server would answer this effect now."""
+        if isinstance(effect, Bind):
+            return self._bind_outcome(effect)
+        found = self.pod(str(effect.ref)) if hasattr(effect, "ref") else None
+        if hasattr(effect, "ref") and (found is None or _uid(found) != effect.ref.uid):
+            return Outcome.GONE
+        return Outcome.OK
+
+    def apply(self, effect: Effect) -> list[Event]:
+        """Change the world as the effect does; the watch events that it causes."""
+        found = self.pod(str(effect.ref)) if hasattr(effect, "ref") else None
+        if found is None:
+            return []
+        key = ("Pod", effect.ref.namespace, effect.ref.name)  # type: ignore[union-attr]
+        if isinstance(effect, Evict):
+            del self._objects[key]
+            return _gone(key, found)
+        changed = deepcopy(found)
+        if isinstance(effect, Bind):
+            changed.setdefault("spec", {})["nodeName"] = effect.node
+            changed["metadata"].setdefault("annotations", {}).update(effect.annotations)
+            changed.setdefault("status", {}).pop("nominatedNodeName", None)
+        elif isinstance(effect, Nominate):
+            changed.setdefault("status", {})["nominatedNodeName"] = effect.node
+        elif isinstance(effect, ClearNomination):
+            changed.setdefault("status", {}).pop("nominatedNodeName", None)
+        else:
+            return []
+        self._version += 1
+        changed["metadata"]["resourceVersion"] = str(self._version)
+        return self._store(key, changed)
+
+    def _bind_outcome(self, effect: Bind) -> Outcome:
+        found = self.pod(str(effect.ref))
+        if found is None or ("Node", "", effect.node) not in self._objects:
+            return Outcome.GONE
+        pod = decode.pod(found)
+        if pod.uid != effect.ref.uid or pod.node or pod.gates or pod.deleting:
+            return Outcome.CONFLICT
+        return Outcome.OK
+
+    def _store(self, key: Key, fresh: Json) -> list[Event]:
+        before = self._objects.get(key)
+        events: list[Event] = []
+        if before is not None and key[0] == "Pod":
+            if _uid(before) == _uid(fresh):
+                _keep_binding(before, fresh)
+            else:
+                events.extend(_gone(key, before))
+        self._objects[key] = fresh
+        return events + _seen(key, fresh)
+
+
+def _keep_binding(before: Json, fresh: Json) -> None:
+    """A node name that was set stays, with the hint, whatever a later line of the file says."""
+    old = before.get("spec")
+    node = old.get("nodeName") if isinstance(old, dict) else None
+    spec = fresh.setdefault("spec", {})
+    if not node or not isinstance(spec, dict) or spec.get("nodeName"):
+        return
+    spec["nodeName"] = node
+    hint = (before["metadata"].get("annotations") or {}).get("muster.scheduler/hint")
+    meta = fresh["metadata"]
+    if hint is not None:
+        meta["annotations"] = {"muster.scheduler/hint": hint} | (meta.get("annotations") or {})
+
+
+def _key(kind: str, namespace: str, name: str) -> Key:
+    return (kind, "" if kind == "Node" else namespace or "default", name)
+
+
+def _other_key(obj: Json) -> Key:
+    meta = obj.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    name = meta.get("name")
+    namespace = meta.get("namespace")
+    kind = str(obj.get("kind") or "")
+    return (kind, namespace if isinstance(namespace, str) else "default", str(name))
+
+
+def _uid(obj: Json) -> str:
+    return str(obj["metadata"]["uid"])
+
+
+def _seen(key: Key, obj: Json) -> list[Event]:
+    if key[0] == "Node":
+        return [NodeSeen(decode.node(obj))]
+    if key[0] == "Pod":
+        return [PodSeen(decode.pod(obj))]
+    group = decode.group(obj)
+    return [GroupSeen(group)] if group is not None else []
+
+
+def _gone(key: Key, obj: Json) -> list[Event]:
+    if key[0] == "Node":
+        return [NodeGone(key[2])]
+    if key[0] == "Pod":
+        return [PodGone(_uid(obj))]
+    group = decode.group(obj)
+    return [GroupGone(group.key)] if group is not None else []

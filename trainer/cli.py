@@ -1,0 +1,196 @@
+"""muster-train: launch, rehearse and train, and show what would be set."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from trainer.errors import SettingsError, TrainerError
+from trainer.interruption import EXIT_CODE
+from trainer.settings import LaunchSettings, TrainSettings, environment, help_of
+
+CONFIGURATION_ERROR = 2
+
+app = typer.Typer(
+    help="Distributed PyTorch training with ranks in topology order.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+class Verbatim(TyperCommand):
+    """A command whose arguments are read by torchrun's own parser."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.args = list(args)
+        return []
+
+
+def _train(name: str) -> Any:
+    return typer.Option(help=help_of(TrainSettings, name), show_default=False)
+
+
+def _launch(name: str) -> Any:
+    return typer.Option(help=help_of(LaunchSettings, name), show_default=False)
+
+
+@app.command("launch", cls=Verbatim, add_help_option=False)
+def launch_command(ctx: typer.Context) -> None:
+    """Start this pod's workers with torchrun: launch [torchrun options] -- SCRIPT args."""
+    from trainer.launch import launch
+
+    with _paused_collector():
+        import torch.distributed.run  # noqa: F401
+    raise typer.Exit(launch(ctx.args))
+
+
+@app.command("rehearse", cls=Verbatim, add_help_option=False)
+def rehearse_command(ctx: typer.Context) -> None:
+    """Play a whole gang on this machine: rehearse HINTS.json [torchrun options] -- SCRIPT args."""
+    from trainer.rehearse import rehearse
+
+    if not ctx.args or ctx.args[0].startswith("-"):
+        raise SettingsError("rehearse wants a file first: a JSON list with the hint of each pod")
+    with _paused_collector():
+        code = rehearse(Path(ctx.args[0]), ctx.args[1:])
+    raise typer.Exit(code)
+
+
+@app.command("train")
+def train_command(
+    steps: Annotated[int | None, _train("steps")] = None,
+    global_batch: Annotated[int | None, _train("global_batch")] = None,
+    lr: Annotated[float | None, _train("lr")] = None,
+    momentum: Annotated[float | None, _train("momentum")] = None,
+    hidden: Annotated[int | None, _train("hidden")] = None,
+    seed: Annotated[int | None, _train("seed")] = None,
+    checkpoint_dir: Annotated[Path | None, _train("checkpoint_dir")] = None,
+    checkpoint_every: Annotated[int | None, _train("checkpoint_every")] = None,
+    keep: Annotated[int | None, _train("keep")] = None,
+    report: Annotated[Path | None, _train("report")] = None,
+    log_every: Annotated[int | None, _train("log_every")] = None,
+    threads: Annotated[int | None, _train("threads")] = None,
+    timeout: Annotated[int | None, _train("timeout")] = None,
+) -> None:
+    """Train a small network on handwritten digits, as a worker or alone."""
+    settings = TrainSettings.load(environment(), locals())
+    raise typer.Exit(_train_recorded(settings))
+
+
+def _train_recorded(settings: TrainSettings) -> int:
+    """torchrun shows the traceback of a worker that records its errors."""
+    with _paused_collector():
+        from torch.distributed.elastic.multiprocessing.errors import record
+
+        from trainer import loop  # noqa: F401
+    code: int | None = record(_train_once)(settings)
+    return code or 0
+
+
+def _train_once(settings: TrainSettings) -> int:
+    import torch.distributed as dist
+
+    from trainer.loop import train
+    from trainer.rendezvous import init_process_group
+    from trainer.report import publish
+
+    ranks = init_process_group(timeout=timedelta(seconds=settings.timeout))
+    report = train(settings, ranks)
+    dist.barrier()
+    dist.destroy_process_group()
+    if report is None:
+        return EXIT_CODE
+    if ranks.rank == 0:
+        publish(report, settings.report)
+    return 0
+
+
+@app.command("env")
+def env_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    hint: Annotated[Path | None, _launch("hint")] = None,
+    grace: Annotated[int | None, _launch("grace")] = None,
+    socket_ifname: Annotated[str | None, _launch("socket_ifname")] = None,
+    ib_hca: Annotated[str | None, _launch("ib_hca")] = None,
+    single_switch: Annotated[bool | None, _launch("single_switch")] = None,
+    fast_sockets: Annotated[bool | None, _launch("fast_sockets")] = None,
+    topo_file: Annotated[Path | None, _launch("topo_file")] = None,
+    flight_recorder: Annotated[int | None, _launch("flight_recorder")] = None,
+) -> None:
+    """Show what launch would set here and why, and what looks wrong."""
+    from trainer import nccl
+    from trainer.launch import plan
+
+    env = environment()
+    settings = LaunchSettings.load(env, locals())
+    chosen = plan(settings, env, nccl.mounted_devices(env), socket.getfqdn())
+    found = asdict(chosen.found.hint) if chosen.found.hint else None
+    document = {
+        "launcher": asdict(chosen.world),
+        "hint": found,
+        "hint_from": chosen.found.origin,
+        "backend": asdict(chosen.backend),
+        **asdict(chosen.decisions),
+    }
+    if chosen.found.problem:
+        document["warnings"].insert(0, f"hint ignored: {chosen.found.problem}")
+    typer.echo(json.dumps(document, indent=1) if as_json else _as_text(document))
+
+
+def _as_text(document: dict[str, Any]) -> str:
+    lines = [
+        f"launcher  {document['launcher']['launcher']}",
+        f"hint      {document['hint_from']}",
+        f"backend   {document['backend']['name']}: {document['backend']['why']}",
+    ]
+    for verb in ("set", "kept"):
+        lines += [
+            f"{verb:<9} {name}={value}  ({document['why'][name]})"
+            for name, value in document[verb].items()
+        ]
+    lines += [f"warning   {warning}" for warning in document["warnings"]]
+    return "\n".join(lines)
+
+
+@contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Importing makes a million objects that stay; collecting among them costs a tenth of it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _configure_logging() -> None:
+    logger = logging.getLogger("muster")
+    if logger.handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("muster: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point of the muster-train command."""
+    _configure_logging()
+    try:
+        app(args, prog_name="muster-train")
+    except TrainerError as error:
+        typer.echo(f"muster-train: {error}", err=True)
+        sys.exit(CONFIGURATION_ERROR)

@@ -1,0 +1,40 @@
+"""Everything the trainer raises on purpose.
+
+    TrainerError
+    ├── SettingsError     a flag or an environment variable that cannot be used
+    ├── HintError         a hint that cannot be read
+    ├── WorldError        a launch environment that contradicts itself
+    ├── RendezvousError   ranks that did not meet, or that do not fit together
+    ├── DataError         a data set that is missing or not the one expected
+    └── CheckpointError   a checkpoint that does not belong to this run
+
+Every message says what is wrong, with the name and the value, and what to do about it.
+"""
+
+
+class TrainerError(Exception):
+    """Base of all of them; the command line prints it without a traceback and exits with 2."""
+
+
+class SettingsError(TrainerError):
+    """A flag or an environment variable that cannot be used."""
+
+
+class HintError(TrainerError):
+    """A hint that cannot be read; never fatal to a run, which then keeps its launcher's order."""
+
+
+class WorldError(TrainerError):
+    """A launch environment that is incomplete or contradicts itself."""
+
+
+class RendezvousError(TrainerError):
+    """Ranks that did not meet in time, or that do not fit together."""
+
+
+class DataError(TrainerError):
+    """A data set that is missing or not the one expected."""
+
+
+class CheckpointError(TrainerError):
+    """A checkpoint that does not belong to this run."""

@@ -1,0 +1,243 @@
+"""torchrun, told what the scheduler and the launcher of the pod know.
+
+`muster-train launch` takes torchrun's options and hands them to torchrun. Around that it
+translates the pod's launch environment into torchrun's variables, makes the hint and the few
+allowed variables known to the workers, and ends with the exit codes that controllers expect.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+from typing import Any
+
+from trainer import hints, nccl, world
+from trainer.errors import WorldError
+from trainer.hints import FoundHint
+from trainer.interruption import EXIT_CODE
+from trainer.settings import HintSource, LaunchSettings, environment, flag, help_of
+
+log = logging.getLogger("muster.launch")
+
+Env = Mapping[str, str]
+
+SHUTDOWN_MARGIN = 5
+"""Seconds of the pod's grace period that are kept for the launcher itself."""
+
+UNSHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+"""Gives each attempt a store of its own. Otherwise restarted workers find the addresses of dead
+ones in it, and some restarts fail with connections refused."""
+
+_NO_SCRIPT = "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the environment of torchrun and its workers becomes, and why."""
+
+    world: world.LaunchWorld
+    found: FoundHint
+    decisions: nccl.Decisions
+    backend: nccl.Backend
+    variables: dict[str, str | None]
+    """To set; None: to unset."""
+
+
+def plan(settings: LaunchSettings, env: Env, devices: nccl.Devices, host: str) -> Plan:
+    """Decide everything before torchrun starts. Reads the hint's file and nothing else.
+
+    Raises WorldError for a launch environment that contradicts itself.
+    """
+    found = hints.find(HintSource.load(env, settings.hint))
+    pods = world.read_launch(env, host, found.hint.size if found.hint else None)
+    backend = nccl.choose_backend(devices, _processes(pods))
+    facts = nccl.Facts(settings, devices, "nccl" in backend.name, found.hint)
+    decisions = nccl.decide(env, facts)
+    torchrun = world.torchrun_variables(pods)
+    torchrun["PET_SHUTDOWN_TIMEOUT"] = str(max(1, settings.grace - SHUTDOWN_MARGIN))
+    variables: dict[str, str | None] = dict(found.variables)
+    variables |= {name: value for name, value in torchrun.items() if not env.get(name)}
+    return Plan(pods, found, decisions, backend, {**variables, **decisions.set})
+
+
+def launch(args: Sequence[str]) -> int:
+    """Run torchrun with these arguments in this process, and return the exit code.
+
+    143 if SIGTERM ended it, else the exit code of the first worker that failed (128 + n for
+    signal n). Changes this process's environment. Raises TrainerError.
+    """
+    _leave_on_sigterm_until_workers_run()
+    args = _without_separator(args)
+    settings = _settings(args)
+    host = socket.getfqdn()
+    chosen = plan(settings, environment(), nccl.mounted_devices(environment()), host)
+    _announce(chosen)
+    _apply(chosen.variables)
+    options = _parser().parse_args(args)
+    _check_options(options, args)
+    return _run(options)
+
+
+def _processes(pods: world.LaunchWorld) -> int:
+    """Workers of this pod where that is a number; `auto` and `gpu` mean one a device."""
+    text = pods.nproc_per_node or "1"
+    return int(text) if text.isdecimal() else 1
+
+
+def _announce(chosen: Plan) -> None:
+    if chosen.found.problem:
+        log.warning("hint ignored: %s", chosen.found.problem)
+    for warning in chosen.decisions.warnings:
+        log.warning("%s", warning)
+    given = " ".join(f"{name}={value}" for name, value in chosen.decisions.set.items())
+    log.info(
+        "launched by %s; hint from %s; %s because %s; setting %s",
+        chosen.world.launcher,
+        chosen.found.origin,
+        chosen.backend.name,
+        chosen.backend.why,
+        given or "nothing",
+    )
+
+
+def _apply(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _parser() -> argparse.ArgumentParser:
+    """torchrun's parser (its defaults come from `PET_*` at this moment) with our options."""
+    from torch.distributed.run import get_args_parser
+
+    parser: argparse.ArgumentParser = get_args_parser()
+    parser.prog = "muster-train launch"
+    group = parser.add_argument_group("muster", "What torchrun does not know.")
+    for item in fields(LaunchSettings):
+        kind: dict[str, Any] = {"metavar": item.name.upper()}
+        if str(item.type) == "bool":
+            kind = {"action": "store_const", "const": "true"}
+        text = help_of(LaunchSettings, item.name).replace("%", "%%")
+        group.add_argument(flag(item.name), dest=_dest(item.name), help=text, **kind)
+    return parser
+
+
+def _dest(name: str) -> str:
+    return f"muster_{name}"
+
+
+def _settings(args: Sequence[str]) -> LaunchSettings:
+    options = vars(_parser().parse_args(args))
+    given = {item.name: options[_dest(item.name)] for item in fields(LaunchSettings)}
+    return LaunchSettings.load(environment(), given)
+
+
+def _without_separator(args: Sequence[str]) -> list[str]:
+    """Drop the `--` before the script, which torchrun does not know; one behind the script is
+    the script's own.
+    """
+    if "--" not in args:
+        return list(args)
+    at = list(args).index("--")
+    before, after = list(args[:at]), list(args[at + 1 :])
+    if _parser().parse_args([*before, _NO_SCRIPT]).training_script == _NO_SCRIPT:
+        return before + after
+    return list(args)
+
+
+def _check_options(options: argparse.Namespace, args: Sequence[str]) -> None:
+    """What torchrun would accept and then hang or break on."""
+    pods = world.LaunchWorld("torchrun", options.nnodes, rdzv_backend=options.rdzv_backend)
+    if not pods.static:
+        if options.max_restarts or pods.elastic:
+            os.environ.setdefault(UNSHARED_STORE, "1")
+    elif pods.max_nodes > 1:
+        _check_static(options, args)
+    if options.run_path and options.module:
+        options.training_script = _module_file(options.training_script)
+
+
+def _check_static(options: argparse.Namespace, args: Sequence[str]) -> None:
+    said = os.environ.get("PET_MASTER_ADDR") or options.rdzv_endpoint
+    if not said and not any(arg.startswith(("--master-addr", "--master_addr")) for arg in args):
+        raise WorldError(
+            f"{options.nnodes} pods, but nothing says where the first one is; set MASTER_ADDR or "
+            "--master-addr, or use --rdzv-backend c10d with --rdzv-endpoint"
+        )
+    if options.max_restarts:
+        log.warning(
+            "--max-restarts with a static rendezvous restarts each pod's workers on their own, and "
+            "they will not find each other; use --rdzv-backend c10d, or 0 and let the controller "
+            "recreate the pods"
+        )
+
+
+def _module_file(name: str) -> str:
+    """The file that `python -m NAME` runs."""
+    spec = find_spec(name)
+    if spec is not None and spec.submodule_search_locations:
+        spec = find_spec(f"{name}.__main__")
+    if spec is None or spec.origin is None:
+        raise WorldError(f"no module named {name} to run")
+    return spec.origin
+
+
+def _run(options: argparse.Namespace) -> int:
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
+    from torch.distributed.run import run
+
+    try:
+        record(run)(options)
+    except SignalException as error:
+        log.warning("ended by %s", error.sigval.name)
+        return 128 + int(error.sigval)
+    except ChildFailedError as error:
+        return _failed(error)
+    return 0
+
+
+def _failed(error: Any) -> int:
+    """The exit code of the worker that failed first; 143 stands for an orderly stop."""
+    _rank, failure = error.get_first_failure()
+    code = failure.exitcode if failure.exitcode >= 0 else 128 - failure.exitcode
+    if code == EXIT_CODE:
+        log.warning("the workers were stopped by SIGTERM")
+    else:
+        log.error("%s", error)
+    return code or 1
+
+
+def _leave_on_sigterm_until_workers_run() -> None:
+    """Until torchrun has installed its own handlers nothing reacts to SIGTERM: importing takes
+    seconds, waiting for the other pods up to minutes inside C++, where no Python handler runs,
+    and the kernel ignores default actions for a container's first process. The interpreter
+    still writes the signal's number to a descriptor at once, so a thread can end the process.
+    """
+    signal.signal(signal.SIGTERM, _early)
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(receiver, sender), daemon=True).start()
+
+
+def _early(_number: int, _frame: object) -> None:
+    """Only marks that torchrun's handler is not there yet."""
+
+
+def _watch(receiver: socket.socket, _sender: socket.socket) -> None:
+    while numbers := receiver.recv(64):
+        if signal.SIGTERM in numbers and signal.getsignal(signal.SIGTERM) is _early:
+            sys.stderr.write("muster: SIGTERM before any worker ran\n")
+            sys.stderr.flush()
+            os._exit(EXIT_CODE)

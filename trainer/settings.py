@@ -1,0 +1,249 @@
+"""What can be set, where it comes from, and what it means.
+
+The only module that reads the environment for settings. Each command has one frozen dataclass;
+a field's metadata holds the text of `--help` and the name of its variable. A flag wins over the
+variable, the variable over the default.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trainer.errors import SettingsError
+
+S = TypeVar("S", bound="_Settings")
+
+ENV_PREFIX = "MUSTER_"
+
+
+def text(help: str, *, has_variable: bool = True) -> dict[str, Any]:
+    """A field's metadata. The field's type says how a string is read."""
+    return {"help": help, "has_variable": has_variable}
+
+
+class _Settings:
+    """What every settings class can do."""
+
+    @classmethod
+    def load(cls: type[S], env: Mapping[str, str], given: Mapping[str, object]) -> S:
+        """Take `given` (flags; None = not given), then the environment, then the defaults.
+
+        Raises SettingsError, naming the flag or the variable.
+        """
+        chosen = {}
+        for item in fields(cls):  # type: ignore[arg-type]
+            origin, raw = _pick(item, env, given)
+            if raw is not None:
+                chosen[item.name] = _convert(item, origin, raw)
+        return cls(**chosen)
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def variable(name: str) -> str:
+    return ENV_PREFIX + name.upper()
+
+
+def help_of(cls: type[_Settings], name: str) -> str:
+    """The help text of one field, with its variable and default."""
+    item = next(item for item in fields(cls) if item.name == name)  # type: ignore[arg-type]
+    default = "" if item.default in (None, False) else f" [default: {item.default}]"
+    from_env = f" [env: {variable(name)}]" if item.metadata["has_variable"] else ""
+    return f"{item.metadata['help']}{from_env}{default}"
+
+
+def environment() -> dict[str, str]:
+    """A copy of this process's environment."""
+    return dict(os.environ)
+
+
+def _pick(
+    item: Field[Any], env: Mapping[str, str], given: Mapping[str, object]
+) -> tuple[str, object | None]:
+    if given.get(item.name) is not None:
+        return flag(item.name), given[item.name]
+    if not item.metadata["has_variable"]:
+        return "", None
+    # An empty variable is how a pod template says "not set".
+    return variable(item.name), env.get(variable(item.name)) or None
+
+
+def _convert(item: Field[Any], origin: str, raw: object) -> object:
+    if not isinstance(raw, str):
+        return raw
+    try:
+        return _CONVERTERS[str(item.type).removesuffix(" | None")](raw)
+    except ValueError as error:
+        raise SettingsError(f"{origin}={raw!r}: {error}") from None
+
+
+def _integer(raw: str) -> int:
+    try:
+        return int(raw)
+    except ValueError:
+        raise ValueError("want a whole number") from None
+
+
+def _number(raw: str) -> float:
+    try:
+        return float(raw)
+    except ValueError:
+        raise ValueError("want a number") from None
+
+
+_WORDS = {"1": True, "true": True, "yes": True, "on": True}
+_WORDS |= {"0": False, "false": False, "no": False, "off": False}
+
+
+def _boolean(raw: str) -> bool:
+    if raw.lower() not in _WORDS:
+        raise ValueError("want true or false")
+    return _WORDS[raw.lower()]
+
+
+_CONVERTERS: dict[str, Callable[[str], object]] = {
+    "int": _integer,
+    "float": _number,
+    "bool": _boolean,
+    "str": str,
+    "Path": Path,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HintSource:
+    """Where a hint may be, in order of precedence."""
+
+    file: Path | None = None
+    """Given on the command line."""
+    text: str | None = None
+    """MUSTER_HINT: the JSON itself (downward API, `env`)."""
+    variable_file: Path | None = None
+    """MUSTER_HINT_FILE: a file with the JSON (downward API, volume)."""
+
+    @classmethod
+    def load(cls, env: Mapping[str, str], file: Path | None = None) -> HintSource:
+        path = env.get("MUSTER_HINT_FILE")
+        return cls(file, env.get("MUSTER_HINT"), Path(path) if path else None)
+
+
+@dataclass(frozen=True)
+class LaunchSettings(_Settings):
+    """What `muster-train launch` knows beyond torchrun's own options."""
+
+    hint: Path | None = field(
+        default=None,
+        metadata=text(
+            "File with the pod's hint; without it MUSTER_HINT (JSON), MUSTER_HINT_FILE, then "
+            "/etc/muster/hint.",
+            has_variable=False,  # MUSTER_HINT is the JSON itself, see HintSource
+        ),
+    )
+    grace: int = field(
+        default=30,
+        metadata=text(
+            "The pod's terminationGracePeriodSeconds; on SIGTERM workers get 5 s less to leave."
+        ),
+    )
+    socket_ifname: str | None = field(
+        default=None,
+        metadata=text(
+            "Interfaces that reach every other pod, exact names joined by commas (eth0); only "
+            "needed where the automatic choice picks one that does not."
+        ),
+    )
+    ib_hca: str | None = field(
+        default=None,
+        metadata=text(
+            "InfiniBand or RoCE devices of the data fabric, exact names joined by commas "
+            "(mlx5_0,mlx5_1); only needed to keep storage or management devices out."
+        ),
+    )
+    single_switch: bool = field(
+        default=False,
+        metadata=text("All NICs of a node hang off one switch fabric, not off a rail each."),
+    )
+    fast_sockets: bool = field(
+        default=False,
+        metadata=text(
+            "Plain TCP at 100 Gb/s or more: several sockets and threads for each connection."
+        ),
+    )
+    topo_file: Path | None = field(
+        default=None,
+        metadata=text(
+            "The cloud vendor's NCCL topology file, for virtual machines that hide the PCI tree."
+        ),
+    )
+    flight_recorder: int = field(
+        default=2000,
+        metadata=text(
+            "Collectives that each rank remembers, dumped when one times out; 0 turns it off."
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        _at_least("grace", self.grace, 2)
+        _at_least("flight_recorder", self.flight_recorder, 0)
+
+
+@dataclass(frozen=True)
+class TrainSettings(_Settings):
+    """What `muster-train train` can be told. Counts are global, whatever the world size."""
+
+    steps: int = field(
+        default=150, metadata=text("Optimizer steps in all, those before a resume included.")
+    )
+    global_batch: int = field(
+        default=128,
+        metadata=text(
+            "Samples in one optimizer step over all ranks; the same whatever the world size."
+        ),
+    )
+    lr: float = field(default=0.1, metadata=text("Learning rate of SGD."))
+    momentum: float = field(default=0.9, metadata=text("Momentum of SGD."))
+    hidden: int = field(default=64, metadata=text("Width of the hidden layer."))
+    seed: int = field(
+        default=0,
+        metadata=text("Seed of the first weights, the split and the order of the samples."),
+    )
+    checkpoint_dir: Path | None = field(
+        default=None,
+        metadata=text(
+            "Directory for checkpoints, shared by all ranks; without it nothing is saved."
+        ),
+    )
+    checkpoint_every: int = field(
+        default=50,
+        metadata=text("Steps between checkpoints; 0 saves only at the end and on SIGTERM."),
+    )
+    keep: int = field(default=3, metadata=text("Newest checkpoints to keep."))
+    report: Path | None = field(
+        default=None, metadata=text("File for the final report, beside standard output.")
+    )
+    log_every: int = field(default=25, metadata=text("Steps between progress lines; 0 for none."))
+    threads: int = field(
+        default=1,
+        metadata=text("CPU threads of each rank; the model is too small to gain from more."),
+    )
+    timeout: int = field(
+        default=300,
+        metadata=text("Seconds until a missing rank or a stuck collective is an error."),
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("global_batch", "hidden", "keep", "threads", "timeout"):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("steps", "checkpoint_every", "log_every", "lr", "momentum"):
+            _at_least(name, getattr(self, name), 0)
+
+
+def _at_least(name: str, value: float, least: int) -> None:
+    if not value >= least:
+        raise SettingsError(f"{flag(name)} ({variable(name)}) is {value}; want {least} or more")
