@@ -16,8 +16,48 @@ $(STAMP): locks/dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --require-hashes --link-mode=hardlink locks/dev.txt
-	VIRTUAL_ENV=$(VENV) $(BIN)/python -m pip --version >/dev/null 2>&1 || true
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps -e .
 	@touch $@
 
 install: $(STAMP) ## Install everything into .venv, from the lock
+
+demo: $(STAMP) ## See it work: an embedded cluster, a day of real arrivals, one training run
+	@$(BIN)/muster demo
+
+test: $(STAMP) ## Everything, unit to end-to-end on a real control plane
+	$(MAKE) --no-print-directory check
+	$(BIN)/python -m tests.e2e.controlplane.build
+	$(BIN)/pytest --durations=10
+
+test-fast: $(STAMP) ## Unit tests only: no control plane, no torchrun processes
+	$(BIN)/pytest -q -x tests/unit tests/engine tests/cases
+
+e2e: $(STAMP) ## Only the tests on the real control plane
+	$(BIN)/python -m tests.e2e.controlplane.build
+	$(BIN)/pytest -m e2e
+
+check: $(STAMP) ## Format, lint, types, layers (no tests)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@if command -v duplicates >/dev/null; then duplicates --repo .; fi
+
+format: $(STAMP) ## Format the code and mend what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench-extender: $(STAMP) ## Answer times of the HTTP service at 5,000 nodes, as JSON
+	@$(BIN)/python -m benchmarks.extender
+
+bench-planner: $(STAMP) ## Time to plan a gang, by cluster size, as JSON
+	@$(BIN)/python -m benchmarks.planner
+
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate --generate-hashes --custom-compile-command "make lock"
+lock: $(STAMP) ## Pin all dependencies anew (newest versions that pyproject.toml allows)
+	$(LOCK) --upgrade --extra scheduler --extra trainer --extra dev pyproject.toml -o locks/dev.txt
+	$(LOCK) -c locks/dev.txt --extra scheduler pyproject.toml -o locks/scheduler.txt
+	$(LOCK) -c locks/dev.txt --extra trainer pyproject.toml -o locks/trainer.txt
+
+clean: ## Remove what the build and the tests left
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/results

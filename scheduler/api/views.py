@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from starlette.requests import Request
 from starlette.responses import Response
 
+from scheduler.api.domains import domains
 from scheduler.service import BusyError, Service
 from scheduler.service.metrics import gauge
 
@@ -68,7 +69,8 @@ class Views:
     def gang(self, namespace: str, name: str) -> Response:
         """One gang."""
         key = f"{namespace}/{name}"
-        found = [gang for gang in self._service.gangs() if gang.get("gang") == key]
+        keys = (key, f"{key}#pod")
+        found = [gang for gang in self._service.gangs() if gang["key"] in keys]
         return _json(found[0]) if found else _no_gang(key)
 
     def why(self, namespace: str, name: str) -> Response:
@@ -82,8 +84,9 @@ class Views:
         return _json(self._service.nodes())
 
     def topology(self) -> Response:
-        """The levels and what is in every domain."""
-        return _json(self._service.snapshot())
+        """The levels, and every domain with its nodes and accelerators."""
+        nodes, levels = self._service.nodes(), self._service.levels()
+        return _json({"levels": levels, "domains": domains(nodes)})
 
     def snapshot(self) -> Response:
         """The whole state."""
@@ -96,13 +99,21 @@ class Views:
         return Response(PAGE.read_bytes(), media_type="text/html")
 
     def observe(self) -> Iterable[Metric]:
-        """Gauges that are computed on a scrape; none while the engine is busy."""
+        """What is computed on a scrape; nothing while the engine is busy."""
         try:
-            gangs = self._service.gangs()
+            gangs, totals = self._service.gangs(), self._service.totals()
         except BusyError:
             return
         states = Counter(str(gang["state"]) for gang in gangs)
         yield gauge("muster_gangs", "Gangs, by state.", "state", dict(states))
+        yield GaugeMetricFamily(
+            "muster_reservations", "Seats reserved and not yet bound.", value=totals.reserved
+        )
+        yield CounterMetricFamily(
+            "muster_expired_reservations",
+            "Reservations that ran out before their pods were bound.",
+            value=totals.expired,
+        )
 
 
 def _json(value: Mapping[str, Any] | list[dict[str, Any]], code: int = 200) -> Response:

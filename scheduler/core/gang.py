@@ -215,11 +215,10 @@ def _first(stated: list[Options], name: str) -> Any:
 
 
 def _most(pods: list[Options], group: Group | None, name: str) -> int | None:
-    values = [value for item in pods if (value := getattr(item, name)) is not None]
-    if values:
-        return max(values)
-    stated: int | None = getattr(group.options, name) if group is not None else None
-    return stated
+    values: list[int] = [value for item in pods if (value := getattr(item, name)) is not None]
+    if not values and group is not None:
+        values = [value for value in (getattr(group.options, name),) if value is not None]
+    return max(values, default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,25 +7,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core import capacity, feasibility, ranking
+from scheduler.core import feasibility, ranking
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.gang import Gang, Reason, Refusal, Stage, Status
 from scheduler.core.placement import Ask, NoRoom, Seats, place
+from scheduler.core.roles import RoleAsk, place_roles
+from scheduler.core.rooming import (
+    Kind,
+    Room,
+    accelerated,
+    fits_of,
+    home,
+    in_the_way,
+    kind_of,
+    living,
+    room_of,
+    takeable,
+    usable_rows,
+)
+from scheduler.core.shortfall import Shortage, explain
 from scheduler.core.state import State
-from scheduler.model import Constraints, GangKey, Node, Pod, Resources
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Members that ask for the same: placement cannot tell them apart."""
-
-    requests: tuple[tuple[str, int], ...]
-    constraints: Constraints
-
-    @property
-    def resources(self) -> Resources:
-        """The requests as a mapping."""
-        return dict(self.requests)
+from scheduler.model import GangKey, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +38,6 @@ class Plan:
     nodes: tuple[str, ...]
     taken: tuple[GangKey, ...] = ()
     """Gangs of lower priority whose open reservations stand in the way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """What kept members from being placed, as far as it is known."""
-
-    never: bool
-    text: str
-    level: str | None = None
-    best_domain: tuple[str | None, ...] | None = None
-    fits: int | None = None
-    short_by: tuple[tuple[str, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Room:
-    """The arrays that one attempt works on."""
-
-    frame: Frame
-    free: Ints
-    open: Bools
-    """Per row whether the node takes new reservations at all."""
 
 
 def attempt(state: State, gang: Gang) -> Plan | Refusal:
@@ -147,11 +127,6 @@ def _signature(gang: Gang, waiting: Sequence[Pod]) -> Hashable | None:
     return asked, tuple(counted.items())
 
 
-def kind_of(pod: Pod) -> Kind:
-    """What placement sees of a pod."""
-    return Kind(tuple(sorted(pod.requests.items())), pod.constraints)
-
-
 # ── one attempt ──
 
 
@@ -165,28 +140,28 @@ def _place(state: State, gang: Gang, pods: Sequence[Pod]) -> Plan | Shortage:
         known = ", ".join(topology.levels) or "none"
         text = f"never fits: level {required!r} is unknown; known levels: {known}"
         return Shortage(True, text, level=required)
-    outcome = _seat(state, gang, pods, level, _room(state, gang, ()))
+    outcome = _seat(state, gang, pods, level, room_of(state, gang, ()))
     if isinstance(outcome, Plan):
         return outcome
-    lower = _takeable(state, gang)
+    lower = takeable(state, gang)
     if lower:
-        taken = _seat(state, gang, pods, level, _room(state, gang, lower))
+        taken = _seat(state, gang, pods, level, room_of(state, gang, lower))
         if isinstance(taken, Plan):
-            return Plan(taken.pods, taken.nodes, _in_the_way(state, lower, taken.nodes))
-    return _explain(state, pods, level, outcome)
+            return Plan(taken.pods, taken.nodes, in_the_way(state, lower, taken.nodes))
+    return explain(state, pods, level, outcome)
 
 
 def _seat(
-    state: State, gang: Gang, pods: Sequence[Pod], level: int | None, room: _Room
+    state: State, gang: Gang, pods: Sequence[Pod], level: int | None, room: Room
 ) -> Plan | NoRoom:
     kinds: dict[Kind, list[Pod]] = {}
     for pod in pods:
         kinds.setdefault(kind_of(pod), []).append(pod)
     if len(kinds) > 1:
-        return _seat_unlike(state, gang, pods, kinds, level, room)
+        return _seat_unlike(state, gang, kinds, level, room)
     [(kind, alike)] = kinds.items()
-    near = _living(state, gang, room.frame)
-    within = _home(state, level, near)
+    near = living(state, gang, room.frame)
+    within = home(state, level, near)
     outcome = NoRoom(0, None)
     for narrowed in _narrowings(state, gang, alike, room.frame, within):
         ask = _ask(state, gang, kind, len(alike), room, level, narrowed, near)
@@ -202,39 +177,22 @@ def _ask(
     gang: Gang,
     kind: Kind,
     count: int,
-    room: _Room,
+    room: Room,
     level: int | None,
     within: Bools | None,
     near: Ints | None,
 ) -> Ask:
-    options = gang.life.options if gang.life else None
-    preferred = options.preferred if options else ""
     return Ask(
         count=count,
-        fits=_fits(state, kind, room),
+        fits=fits_of(state, kind, room),
         free=room.frame.total(room.free, state.is_accelerator),
         per_member=sum(n for name, n in kind.requests if state.is_accelerator(name)),
         required=level,
-        preferred=state.topology().resolve(preferred) if preferred else None,
+        preferred=_preferred(state, gang),
         within=within,
         near=near,
+        accelerated=accelerated(state, room.frame),
     )
-
-
-def _fits(state: State, kind: Kind, room: _Room) -> Ints:
-    """Per row how many members of this kind have room."""
-    at = room.frame.columns(kind.resources)
-    if at is None or not room.frame.names:
-        return np.zeros(len(room.frame.names), dtype=np.int64)
-    columns, amounts = at
-    fits = (room.free[:, columns] // amounts).min(axis=1)
-    usable = room.open & state.ledger.mask(kind.constraints)
-    ports = kind.constraints.ports
-    if ports:
-        usable = usable & state.ledger.without_ports(ports)
-        if feasibility.ports_clash(ports, ports):
-            fits = np.minimum(fits, 1)
-    return np.where(usable, fits, 0)
 
 
 def _expand(frame: Frame, seats: Seats) -> tuple[str, ...]:
@@ -243,92 +201,6 @@ def _expand(frame: Frame, seats: Seats) -> tuple[str, ...]:
         for row, count in zip(seats.rows.tolist(), seats.counts.tolist(), strict=True)
         for _ in range(count)
     )
-
-
-# ── rooms ──
-
-
-def _room(state: State, gang: Gang, lower: Sequence[str]) -> _Room:
-    """Free room as this gang sees it: seats kept for others are taken, ``lower`` uids are not."""
-    frame = state.ledger.frame()
-    free, copied = frame.free, False
-    for name, amounts in _kept_seats(state, gang):
-        free, copied = (free if copied else free.copy()), True
-        _add(frame, free, name, amounts, -1)
-    for uid in lower:
-        free, copied = (free if copied else free.copy()), True
-        reservation = state.reservations[uid]
-        _add(frame, free, reservation.node, state.pods[uid].requests, 1)
-    np.maximum(free, 0, out=free) if copied else None
-    return _Room(frame, free, _open_rows(state, frame))
-
-
-def _add(frame: Frame, table: Ints, node: str, amounts: Resources, sign: int) -> None:
-    row = frame.row.get(node)
-    if row is None:
-        return
-    for name, amount in amounts.items():
-        column = frame.column.get(name)
-        if column is not None:
-            table[row, column] += sign * min(amount, 2**60)
-
-
-def _kept_seats(state: State, gang: Gang) -> list[tuple[str, Resources]]:
-    """Seats of broken gangs of equal or higher priority, which this gang may not take."""
-    return [
-        (seat.node, seat.resources)
-        for key in state.broken
-        if key != gang.key and state.gangs[key].priority >= gang.priority
-        for seat in state.gangs[key].memory.lost
-    ]
-
-
-def _open_rows(state: State, frame: Frame) -> Bools:
-    """Rows without a Binding whose outcome is unknown after its reservation ended."""
-    rows = np.ones(len(frame.names), dtype=np.bool_)
-    closed = [effect.node for effect in state.open.values() if effect.orphan]
-    closed += [node for node, _ in state.doubts.values()]
-    for name in closed:
-        if name in frame.row:
-            rows[frame.row[name]] = False
-    return rows
-
-
-def _takeable(state: State, gang: Gang) -> list[str]:
-    """Uids with an open reservation of lower priority and no Binding on its way."""
-    return [
-        uid
-        for uid, reservation in state.reservations.items()
-        if uid not in state.binding and state.gangs[reservation.gang].priority < gang.priority
-    ]
-
-
-def _in_the_way(state: State, lower: Sequence[str], nodes: Sequence[str]) -> tuple[GangKey, ...]:
-    chosen = set(nodes)
-    reservations = [state.reservations[uid] for uid in lower]
-    return tuple(dict.fromkeys(item.gang for item in reservations if item.node in chosen))
-
-
-# ── around living members ──
-
-
-def _living(state: State, gang: Gang, frame: Frame) -> Ints | None:
-    """Per row how many members live or are about to; None if none does."""
-    nodes = [state.pods[uid].node for uid in gang.by_status[Status.SEATED]]
-    nodes += [state.reservations[uid].node for uid in gang.reserved]
-    rows = [frame.row[node] for node in nodes if node in frame.row]
-    if not rows:
-        return None
-    return np.bincount(rows, minlength=len(frame.names)).astype(np.int64)
-
-
-def _home(state: State, level: int | None, near: Ints | None) -> Bools | None:
-    """With a required level: the rows of the domains that living members occupy."""
-    if level is None or near is None:
-        return None
-    domains = state.topology().fabric.domains[level]
-    homes = np.unique(domains[near > 0])
-    return np.asarray(np.isin(domains, homes[homes >= 0]), dtype=np.bool_)
 
 
 def _narrowings(
@@ -344,82 +216,70 @@ def _narrowings(
     return [own if within is None else own & within, within]
 
 
-# ── why not ──
-
-
-def _explain(state: State, pods: Sequence[Pod], level: int | None, no: NoRoom) -> Shortage:
-    topology = state.topology()
-    where = topology.levels[level] if level is not None else None
-    best = topology.domain_path(*no.best_domain) if no.best_domain else None
-    fits = min(no.fits_in_best, len(pods))
-    short = _short_by(state, pods[fits:])
-    never = _never(state, pods, level)
-    text = f"{fits} of {len(pods)} placeable"
-    if where is not None:
-        text += f" in one {where.rpartition('/')[2]}"
-    if short:
-        text += ", short by " + " and ".join(f"{amount} {name}" for name, amount in short)
-    text = f"{'never fits' if never else 'no room'}: {text}"
-    return Shortage(never, text, where, best, no.fits_in_best, short)
-
-
-def _short_by(state: State, unplaced: Sequence[Pod]) -> tuple[tuple[str, int], ...]:
-    totals: dict[str, int] = {}
-    for pod in unplaced:
-        for name, amount in pod.requests.items():
-            if state.is_accelerator(name):
-                totals[name] = totals.get(name, 0) + amount
-    return tuple(sorted(totals.items()))
-
-
-def _never(state: State, pods: Sequence[Pod], level: int | None) -> bool:
-    """Whether not even an empty cluster of these nodes would hold the pods.
-
-    Readiness, cordons and the taints that go with them pass; labels and other taints stay. Unlike
-    kinds are judged one by one, so that a False may be too hopeful but a True never is.
-    """
-    frame = state.ledger.frame()
-    kinds: dict[Kind, int] = {}
-    for pod in pods:
-        kinds[kind_of(pod)] = kinds.get(kind_of(pod), 0) + 1
-    return any(_too_much(state, frame, kind, count, level) for kind, count in kinds.items())
-
-
-def _too_much(state: State, frame: Frame, kind: Kind, count: int, level: int | None) -> bool:
-    at = frame.columns(kind.resources)
-    if at is None or not frame.names:
-        return True
-    columns, amounts = at
-    fits = (frame.allocatable[:, columns] // amounts).min(axis=1)
-    if feasibility.ports_clash(kind.constraints.ports, kind.constraints.ports):
-        fits = np.minimum(fits, 1)
-    pristine = (_pristine(state.node(name)) for name in frame.names)
-    usable = [node is not None and capacity.usable(kind.constraints, node) for node in pristine]
-    fits = np.where(np.array(usable), fits, 0)
-    if level is None:
-        return int(fits.sum()) < count
-    domains = state.topology().fabric.domains[level]
-    sums = np.bincount(domains[domains >= 0], weights=fits[domains >= 0])
-    return bool(max(sums, default=0) < count)
-
-
-def _pristine(node: Node | None) -> Node | None:
-    """The node as it would be when all is well with it."""
-    if node is None:
-        return None
-    taints = tuple(t for t in node.taints if not t.key.startswith("node.kubernetes.io/"))
-    return Node(name=node.name, labels=node.labels, taints=taints)
-
-
 # ── unlike members ──
 
 
 def _seat_unlike(
-    state: State,
-    gang: Gang,
-    pods: Sequence[Pod],
-    kinds: dict[Kind, list[Pod]],
-    level: int | None,
-    room: _Room,
+    state: State, gang: Gang, kinds: dict[Kind, list[Pod]], level: int | None, room: Room
 ) -> Plan | NoRoom:
-    raise NotImplementedError
+    """Place several kinds together; each kind's members take its seats in rank order."""
+    near = living(state, gang, room.frame)
+    asks = [_role_ask(state, kind, len(pods), room) for kind, pods in kinds.items()]
+    if any(ask is None for ask in asks):
+        return NoRoom(0, None)
+    found = place_roles(
+        state.topology().fabric,
+        [ask for ask in asks if ask is not None],
+        room.free,
+        [at for name, at in room.frame.column.items() if state.is_accelerator(name)],
+        required=level,
+        preferred=_preferred(state, gang),
+        within=home(state, level, near),
+        near=near,
+        accelerated=accelerated(state, room.frame),
+    )
+    if isinstance(found, NoRoom):
+        return found
+    placed: list[tuple[Pod, str]] = []
+    for pods, seats in zip(kinds.values(), found, strict=True):
+        placed += zip(pods, _expand(room.frame, seats), strict=True)
+    if _ports_collide(placed):
+        return NoRoom(0, None)
+    order = {pod.uid: at for at, pod in enumerate(ranking.in_order(_pods(placed), len(placed)))}
+    placed.sort(key=lambda item: order[item[0].uid])
+    return Plan(_pods(placed), tuple(node for _, node in placed))
+
+
+def _pods(placed: Sequence[tuple[Pod, str]]) -> tuple[Pod, ...]:
+    return tuple(pod for pod, _ in placed)
+
+
+def _role_ask(state: State, kind: Kind, count: int, room: Room) -> RoleAsk | None:
+    """One kind as placement asks for it; None if some resource is on no node at all."""
+    at = room.frame.columns(kind.resources)
+    if at is None:
+        return None
+    request = np.zeros(len(room.frame.column), dtype=np.int64)
+    request[at[0]] = at[1]
+    ports = kind.constraints.ports
+    alone = feasibility.ports_clash(ports, ports)
+    return RoleAsk(count, request, usable_rows(state, kind, room), 1 if alone else None)
+
+
+def _ports_collide(placed: Sequence[tuple[Pod, str]]) -> bool:
+    """Whether members of different kinds would share a host port on some node."""
+    by_node: dict[str, list[Pod]] = {}
+    for pod, node in placed:
+        if pod.constraints.ports:
+            by_node.setdefault(node, []).append(pod)
+    return any(
+        feasibility.ports_clash(one.constraints.ports, other.constraints.ports)
+        for pods in by_node.values()
+        for at, one in enumerate(pods)
+        for other in pods[:at]
+    )
+
+
+def _preferred(state: State, gang: Gang) -> int | None:
+    stated = gang.life.options.preferred if gang.life else ""
+    return state.topology().resolve(stated) if stated else None

@@ -61,8 +61,8 @@ class Topology:
     fabric: Fabric
     paths: tuple[tuple[Path, ...], ...]
     """Per level: the path of each domain by its id; ids follow the order of the paths."""
-    values: Mapping[str, tuple[str | None, ...]] = field(repr=False)
-    """Node name -> its label value at each level."""
+    values: Mapping[str, tuple[str, ...]] = field(repr=False)
+    """Node name -> its label value at each level, "" where it has none."""
 
     @classmethod
     def build(cls, nodes: Iterable[Node], levels: Sequence[str]) -> Topology:
@@ -82,18 +82,15 @@ class Topology:
         The preset on most nodes wins (the first in the table among equals); else any keys that end
         in ``block`` and ``rack``. The zone comes first, if every node that has a level has a zone.
         """
-        labels = [{key for key, value in node.labels.items() if value} for node in nodes]
-        levels = _preset(labels) or _generic(labels)
-        placed = [keys for keys in labels if keys.intersection(levels)]
-        if levels:
-            zoned = all(ZONE in keys for keys in placed)
-        else:
-            zoned = any(ZONE in keys for keys in labels)
-        return (ZONE, *levels) if zoned else levels
+        labels = [node.labels for node in nodes]
+        in_use = set().union(*labels)
+        levels = _preset(labels, in_use) or _generic(labels, in_use)
+        return (ZONE, *levels) if ZONE in in_use and _zoned(labels, levels) else levels
 
     def path(self, node_name: str) -> tuple[str | None, ...]:
         """A node's label value at every level, None where it has none; all None if unknown."""
-        return self.values.get(node_name) or (None,) * len(self.levels)
+        values = self.values.get(node_name, ("",) * len(self.levels))
+        return tuple(value or None for value in values)
 
     def domain_path(self, level: int, domain: int) -> Path:
         """The label values of a domain, from the broadest level down to its own."""
@@ -108,8 +105,8 @@ class Topology:
     def resolve(self, level_text: str) -> int | None:
         """The level that a text means, or None if it means none or more than one.
 
-        It may be the label key, the key's name after the ``/``, or that name's last word after a
-        ``-``: ``cloud.provider.com/topology-rack``, ``topology-rack``, ``rack``.
+        It may be the label key, the key's name after the ``/``, or that name's last word:
+        ``cloud.provider.com/topology-rack``, ``topology-rack``, ``rack``.
         """
         for spell in (_whole, _name, _word):
             found = [at for at, key in enumerate(self.levels) if spell(key) == level_text]
@@ -118,43 +115,51 @@ class Topology:
         return None
 
 
-def _values(node: Node, levels: Sequence[str]) -> tuple[str | None, ...]:
-    return tuple([node.labels.get(level) or None for level in levels])
+def _values(node: Node, levels: Sequence[str]) -> tuple[str, ...]:
+    return tuple([node.labels.get(level, "") for level in levels])
 
 
 def _number(
-    values: Sequence[tuple[str | None, ...]], level: int, ids: npt.NDArray[np.int32]
+    values: Sequence[tuple[str, ...]], level: int, ids: npt.NDArray[np.int32]
 ) -> tuple[Path, ...]:
     """Give the domains of one level their ids, in the order of their paths."""
     heads = [value[: level + 1] for value in values]
-    whole = {head for head in set(heads) if None not in head}
-    paths: list[Path] = sorted(whole)  # type: ignore[arg-type]
+    paths = sorted(head for head in set(heads) if "" not in head)
     number = {path: at for at, path in enumerate(paths)}
-    ids[:] = [number.get(head, -1) for head in heads]  # type: ignore[arg-type]
+    ids[:] = [number.get(head, -1) for head in heads]
     return tuple(paths)
 
 
-def _preset(labels: Sequence[set[str]]) -> tuple[str, ...]:
-    nodes_with = {
-        name: sum(1 for keys in labels if keys.intersection(preset))
-        for name, preset in PRESETS.items()
-    }
-    best = max(nodes_with, key=lambda name: nodes_with[name])
-    in_use = set().union(*labels) if nodes_with[best] else set()
-    return tuple(key for key in PRESETS[best] if key in in_use)
+_Labels = Sequence[Mapping[str, str]]
 
 
-def _generic(labels: Sequence[set[str]]) -> tuple[str, ...]:
-    nodes_with: dict[str, int] = {}
-    for keys in labels:
-        for key in keys:
-            nodes_with[key] = nodes_with.get(key, 0) + 1
-    return tuple(key for word in _GENERIC if (key := _most_used(nodes_with, word)))
+def _preset(labels: _Labels, in_use: set[str]) -> tuple[str, ...]:
+    """The keys in use of the preset that most nodes carry."""
+    found = [[key for key in preset if key in in_use] for preset in PRESETS.values()]
+    best = max(found, key=lambda keys: _nodes_with(labels, keys))
+    return tuple(key for key in best if _nodes_with(labels, [key]))
 
 
-def _most_used(nodes_with: Mapping[str, int], word: str) -> str:
-    keys = (key for key in nodes_with if _word(key) == word)
-    return min(keys, key=lambda key: (-nodes_with[key], key), default="")
+def _generic(labels: _Labels, in_use: set[str]) -> tuple[str, ...]:
+    """For each generic word the key that most nodes carry, the first by name among equals."""
+    levels = []
+    for word in _GENERIC:
+        counts = {key: _nodes_with(labels, [key]) for key in in_use if _word(key) == word}
+        if any(counts.values()):
+            levels.append(min(counts, key=lambda key: (-counts[key], key)))
+    return tuple(levels)
+
+
+def _zoned(labels: _Labels, levels: Sequence[str]) -> bool:
+    """Whether the zone can stand above the levels without taking nodes out of them."""
+    if not levels:
+        return any(one.get(ZONE) for one in labels)
+    return all(one.get(ZONE) for one in labels if any(one.get(key) for key in levels))
+
+
+def _nodes_with(labels: _Labels, keys: Sequence[str]) -> int:
+    """How many nodes have a value for one of the keys."""
+    return sum(1 for one in labels if any(one.get(key) for key in keys)) if keys else 0
 
 
 def _whole(key: str) -> str:
@@ -166,4 +171,7 @@ def _name(key: str) -> str:
 
 
 def _word(key: str) -> str:
-    return re.split(r"[-._]", _name(key))[-1]
+    """``rack`` of ``cloud.provider.com/topology-rack``; the whole name if it ends in a number."""
+    name = _name(key)
+    word = re.split(r"[-._]", name)[-1]
+    return word if word.isalpha() else name

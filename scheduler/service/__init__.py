@@ -4,7 +4,7 @@
 """
 
 from scheduler.service.metrics import Metrics
-from scheduler.service.ports import Actuator, Engine, Post, Step, Timer
+from scheduler.service.ports import Actuator, Engine, Post, Step, Timer, Totals
 from scheduler.service.runner import BusyError
 from scheduler.service.service import BIND_DEADLINE_S, LOCK_WAIT_S, PodSource, Service
 from scheduler.service.timer import ThreadTimer
@@ -22,4 +22,5 @@ __all__ = [
     "Step",
     "ThreadTimer",
     "Timer",
+    "Totals",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from scheduler.core import engine, explain
 from scheduler.core.messages import Event
+from scheduler.service.ports import Totals
 from scheduler.settings import Settings
 
 
@@ -35,6 +36,14 @@ class CoreEngine:
     def nodes(self) -> list[dict[str, Any]]:
         """Every node."""
         return explain.nodes(self._state)
+
+    def levels(self) -> list[str]:
+        """The topology levels."""
+        return explain.levels(self._state)
+
+    def totals(self) -> Totals:
+        """Counts for metrics."""
+        return Totals(len(self._state.reservations), self._state.expired)
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state."""

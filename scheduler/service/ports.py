@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from scheduler.core.messages import Effect, Event, Reply
 
 Post = Callable[[Event], None]
 """Hands an event to the service. May be called from any thread, also from inside ``submit``."""
+
+
+class Totals(NamedTuple):
+    """Counts that the engine keeps."""
+
+    reserved: int = 0
+    """Reservations that are open now."""
+    expired: int = 0
+    """Reservations that ran out since the start."""
 
 
 class Step(Protocol):
@@ -44,6 +53,12 @@ class Engine(Protocol):
 
     def nodes(self) -> list[dict[str, Any]]:
         """Every node with what is free and reserved, for people."""
+
+    def levels(self) -> list[str]:
+        """The label keys of the topology levels, broadest first."""
+
+    def totals(self) -> Totals:
+        """Counts for metrics."""
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state, for people and for a bug report."""

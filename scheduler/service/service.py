@@ -25,8 +25,9 @@ from scheduler.errors import DecodeError
 from scheduler.model import Pod, PodRef
 from scheduler.service import answers
 from scheduler.service.bindings import Waiting
+from scheduler.service.core import CoreEngine
 from scheduler.service.metrics import Metrics
-from scheduler.service.ports import Actuator, Engine, Timer
+from scheduler.service.ports import Actuator, Engine, Timer, Totals
 from scheduler.service.runner import BusyError, Runner
 from scheduler.service.timer import ThreadTimer
 from scheduler.settings import Settings
@@ -74,7 +75,7 @@ class Service:
         self._synced = False
         self._unready = UNSYNCED
         self._runner = Runner(
-            engine or _core_engine(settings),
+            engine or CoreEngine(settings),
             actuator,
             clock,
             timer or ThreadTimer(clock),
@@ -219,6 +220,16 @@ class Service:
         with self._runner.locked(self.lock_wait_s) as engine:
             return engine.snapshot()
 
+    def levels(self) -> list[str]:
+        """The label keys of the topology levels, broadest first."""
+        with self._runner.locked(self.lock_wait_s) as engine:
+            return engine.levels()
+
+    def totals(self) -> Totals:
+        """Counts for metrics."""
+        with self._runner.locked(self.lock_wait_s) as engine:
+            return engine.totals()
+
     # ── inner ──
 
     def _resolve(self, event: Event, reply: Reply) -> None:
@@ -264,9 +275,3 @@ class Service:
 
     def _count(self, verb: str, reason: str) -> None:
         self.metrics.fallbacks.labels(verb, reason).inc()
-
-
-def _core_engine(settings: Settings) -> Engine:
-    from scheduler.service.core import CoreEngine
-
-    return CoreEngine(settings)

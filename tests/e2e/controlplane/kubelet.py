@@ -155,7 +155,7 @@ def next_step(pod: Object, start_delay: float = 0.0) -> Step | None:
         return Step("start", start_delay)
     seconds = (pod["metadata"].get("annotations") or {}).get(RUN_SECONDS)
     if phase == "Running" and seconds is not None:
-        return None
+        return Step("finish", float(seconds))
     return None
 
 

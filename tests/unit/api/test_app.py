@@ -45,7 +45,7 @@ class Site:
     """A server with a scripted engine, and a client."""
 
     def __init__(self) -> None:
-        self.engine = ScriptedEngine(gang_list=[{"gang": "t/a", "state": "queued"}])
+        self.engine = ScriptedEngine(gang_list=[{"key": "t/a", "state": "queued"}])
         self.actuator = RecordingActuator()
         self.service = Service(
             Settings(),
@@ -251,7 +251,7 @@ class TestViews:
         assert (reply.status_code, reply.json()) == (200, {"ready": True, "reason": ""})
 
     def test_gangs(self, site: Site) -> None:
-        assert site.client.get("/v1/gangs").json() == [{"gang": "t/a", "state": "queued"}]
+        assert site.client.get("/v1/gangs").json() == [{"key": "t/a", "state": "queued"}]
         assert site.client.get("/v1/gangs/t/a").json()["state"] == "queued"
         assert site.client.get("/v1/gangs/t/a/why").json()["reason"] == "no room"
 
@@ -261,8 +261,32 @@ class TestViews:
         assert (reply.status_code, "t/b" in reply.json()["error"]) == (404, True)
 
     def test_nodes_and_snapshot(self, site: Site) -> None:
-        assert site.client.get("/v1/nodes").json() == [{"node": "n1"}]
+        site.engine.node_list = [{"name": "n1"}]
+        assert site.client.get("/v1/nodes").json() == [{"name": "n1"}]
         assert "gangs" in site.client.get("/v1/snapshot").json()
+
+    def test_topology(self, site: Site) -> None:
+        def node(name: str, *path: str | None) -> dict[str, Any]:
+            return {"name": name, "path": path, "gpus": 8, "used": 4, "reserved": 1}
+
+        site.engine.node_list = [
+            node("n1", "b1", "r1"),
+            node("n2", "b1", "r2"),
+            node("n3", "b1", None),
+            node("n4", "b2", "r1"),
+            node("n5", None, None),
+        ]
+        found = site.client.get("/v1/topology").json()
+        assert found["levels"] == ["block", "rack"]
+        assert [(item["path"], item["nodes"]) for item in found["domains"]] == [
+            (["b1"], ["n1", "n2", "n3"]),
+            (["b1", "r1"], ["n1"]),
+            (["b1", "r2"], ["n2"]),
+            (["b2"], ["n4"]),
+            (["b2", "r1"], ["n4"]),
+        ]
+        whole = found["domains"][0]
+        assert (whole["gpus"], whole["used"], whole["reserved"]) == (24, 12, 3)
 
     def test_metrics(self, site: Site) -> None:
         site.post("/filter", args(pod("p"), "n1"))
@@ -271,6 +295,8 @@ class TestViews:
         assert 'muster_request_seconds_count{code="200",verb="filter"} 1.0' in text
         assert 'muster_request_seconds_count{code="400",verb="filter"} 1.0' in text
         assert 'muster_gangs{state="queued"} 1.0' in text
+        assert "muster_reservations 3.0" in text
+        assert "muster_expired_reservations_total 7.0" in text
         assert "# HELP muster_step_seconds Seconds that" in text
 
 

@@ -21,6 +21,7 @@ from scheduler.core.messages import (
     Reply,
 )
 from scheduler.model import Declaration, GangKey, Pod, PodRef
+from scheduler.service import Totals
 
 
 @dataclass
@@ -43,6 +44,7 @@ class ScriptedEngine:
     seen: set[str] = field(default_factory=set)
     events: list[Event] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
+    node_list: list[dict[str, Any]] = field(default_factory=list)
     gang_list: list[dict[str, Any]] = field(default_factory=list)
     _inside: threading.Lock = field(default_factory=threading.Lock)
 
@@ -68,7 +70,13 @@ class ScriptedEngine:
         return {"gang": key, "reason": "no room"} if key == "t/a" else None
 
     def nodes(self) -> list[dict[str, Any]]:
-        return [{"node": "n1"}]
+        return self.node_list
+
+    def levels(self) -> list[str]:
+        return ["block", "rack"]
+
+    def totals(self) -> Totals:
+        return Totals(reserved=3, expired=7)
 
     def snapshot(self) -> dict[str, Any]:
         return {"gangs": self.gang_list}

@@ -1,0 +1,173 @@
+"""Placement of a gang whose members are not alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from scheduler.core.fabric import BoolArray, Fabric, IntArray
+from scheduler.core.placement import Ask, NoRoom, Seats
+from scheduler.core.role_attempt import Attempt, RoleAsk, RoleProblem, member_fits
+
+__all__ = ["RoleAsk", "member_fits", "place_roles"]
+
+TRIES = 16
+"""Domains of a level that are tried from each end, the tightest and the roomiest."""
+
+Key = tuple[int, ...]
+
+
+def place_roles(
+    fabric: Fabric,
+    roles: Sequence[RoleAsk],
+    free: IntArray,
+    accelerators: Sequence[int],
+    *,
+    required: int | None = None,
+    preferred: int | None = None,
+    within: BoolArray | None = None,
+    near: IntArray | None = None,
+    accelerated: BoolArray | None = None,
+) -> tuple[Seats, ...] | NoRoom:
+    """Place all roles together, or say how many members would fit. One `Seats` per role, in order.
+
+    `free` is int64 [n, R], `accelerators` are its columns that count accelerators; `accelerated`
+    marks the nodes that have any (by default: free ones), where members without accelerators go
+    last. The other options are those of `Ask`; `required` binds all roles to one common domain.
+
+    Each role in turn, from the one with most accelerators per member, is placed exactly, close to
+    those before it; a role that finds no room goes first in the next attempt. Unless that is
+    proven to be the closest, each of the other roles goes first once; and where the roles with
+    accelerators end up in several domains of a level (or nowhere), single domains are tried, the
+    finest level first, at most 2 TRIES of a level. All attempts that place everybody are compared
+    by the objective of `place` for all roles together, and the best one is the answer.
+
+    One role is exact. Several are not: MEASURED_GAP
+
+    Raises ValueError for no roles and for arrays of the wrong shape.
+    Complexity: len(roles) calls of `place` where all come to lie in one domain of the finest
+    level; at worst (2 L TRIES + 1) len(roles)**2.
+    """
+    _check(fabric, roles, free)
+    common = Ask(1, free[:, 0], free[:, 0], 0, required, preferred, within, near, accelerated)
+    problem = RoleProblem(fabric, tuple(roles), free, tuple(accelerators), common)
+    largest_first, *others = problem.orders()
+    tried = [problem.attempt(largest_first)]
+    if not _proven(problem, tried[0], largest_first[0]):
+        tried += [problem.attempt(order) for order in others]
+        tried += _single_domains(problem, tried[0], largest_first)
+    placed = [attempt for attempt in tried if attempt.missing is None]
+    if not placed:
+        return _no_room(problem, tried)
+    best = min(placed, key=lambda attempt: _key(problem, attempt.seats))
+    return tuple(best.seats[role] for role in range(len(roles)))
+
+
+def _check(fabric: Fabric, roles: Sequence[RoleAsk], free: IntArray) -> None:
+    if not roles:
+        raise ValueError("there must be at least one role")
+    if len(free) != fabric.nodes:
+        raise ValueError(f"free has {len(free)} rows, the fabric {fabric.nodes} nodes")
+    for number, role in enumerate(roles):
+        if role.request.shape != free.shape[1:]:
+            raise ValueError(f"role {number}: request has shape {role.request.shape}")
+        if role.mask.shape != (fabric.nodes,):
+            raise ValueError(f"role {number}: mask has shape {role.mask.shape}")
+
+
+def _proven(problem: RoleProblem, attempt: Attempt, first: int) -> bool:
+    """Whether the domains and nodes are the fewest possible.
+
+    They are if all roles together need no more than the first alone, and no member is on a last
+    resort: any answer has at least what that role needs.
+    """
+    if attempt.missing is not None:
+        return False
+    counts = 2 + problem.fabric.levels + 1
+    together, _ = _key(problem, attempt.seats)
+    alone, _ = _key(problem, {first: attempt.seats[first]})
+    return not any(together[:2]) and together[:counts] == alone[:counts]
+
+
+def _single_domains(problem: RoleProblem, first: Attempt, order: list[int]) -> list[Attempt]:
+    """Attempts within one domain, of the finest level at which any succeeds.
+
+    Only levels at which the first attempt needs more than one new domain can gain by it.
+    """
+    broadest = problem.common.required or 0
+    tried: list[Attempt] = []
+    for level in range(problem.fabric.levels - 1, broadest - 1, -1):
+        if first.missing is None and not _is_spread(problem, first, level):
+            continue
+        tried += [problem.attempt(order, *areas) for areas in _areas(problem, level)]
+        if any(attempt.missing is None for attempt in tried):
+            break
+    return tried
+
+
+def _is_spread(problem: RoleProblem, attempt: Attempt, level: int) -> bool:
+    rows = np.concatenate([attempt.seats[role].rows for role in problem.close])
+    ids = problem.fabric.domains[level, rows]
+    return bool((ids != ids[0]).any() or ids[0] < 0)
+
+
+def _areas(problem: RoleProblem, level: int) -> Iterator[tuple[BoolArray, BoolArray | None]]:
+    """Domains that could hold the close roles, with the area for the others."""
+    required = problem.common.required
+    for domain in _promising(problem, level):
+        area = problem.fabric.domains[level] == domain
+        outer = None if required is None else problem.domain_of(required, int(area.argmax()))
+        yield area, outer
+
+
+def _promising(problem: RoleProblem, level: int) -> list[int]:
+    """Domains where each close role alone fits and all together do not ask for too much."""
+    ids = problem.fabric.domains[level]
+    size = int(ids.max(initial=-1)) + 1
+    inside = ids >= 0
+    if problem.common.within is not None:
+        inside = inside & problem.common.within
+
+    def total(values: IntArray) -> IntArray:
+        return np.bincount(ids[inside], values[inside], size).astype(np.int64)
+
+    enough = np.ones(size, dtype=np.bool_)
+    wanted = np.zeros(problem.free.shape[1], dtype=np.int64)
+    for role in (problem.roles[number] for number in problem.close):
+        fits = np.where(role.mask, member_fits(problem.free, role.request, role.cap), 0)
+        enough &= total(np.minimum(fits, role.count)) >= role.count
+        wanted += role.count * role.request
+    for column in np.flatnonzero(wanted):
+        enough &= total(np.maximum(problem.free[:, column], 0)) >= wanted[column]
+    left = total(problem.free_accelerators(problem.free))
+    order: list[int] = [d for d in np.argsort(left, kind="stable").tolist() if enough[d]]
+    return order if len(order) <= 2 * TRIES else [*order[:TRIES], *order[-TRIES:]]
+
+
+def _key(problem: RoleProblem, seats: Mapping[int, Seats]) -> tuple[Key, list[int]]:
+    """The objective of `place`, for some roles together: all keys, then the positions."""
+    fabric, common = problem.fabric, problem.common
+    on_accelerated = on_unlabelled = 0
+    used = np.zeros(fabric.nodes, dtype=np.bool_)
+    for role, seat in seats.items():
+        used[seat.rows] = True
+        if not problem.per_member[role]:
+            on_accelerated += int(seat.counts[problem.accelerated[seat.rows]].sum())
+        if common.preferred is not None:
+            unlabelled = fabric.domains[common.preferred, seat.rows] < 0
+            on_unlabelled += int(seat.counts[unlabelled].sum())
+    chosen = np.flatnonzero(used[fabric.order])
+    return (on_accelerated, on_unlabelled, *problem.ground.key(chosen)), chosen.tolist()
+
+
+def _no_room(problem: RoleProblem, tried: Sequence[Attempt]) -> NoRoom:
+    """What the attempt that got furthest could place."""
+    best = max(tried, key=lambda attempt: attempt.members)
+    required = problem.common.required
+    if required is None or best.missing is None:
+        return NoRoom(best.members, None)
+    rows = [int(seats.rows[0]) for seats in best.seats.values()]
+    if not rows:
+        return best.missing[1]
+    return NoRoom(best.members, (required, int(problem.fabric.domains[required, rows[0]])))

@@ -1,0 +1,147 @@
+"""The room that one gang sees: free amounts as arrays, and the nodes it may use at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.core import feasibility
+from scheduler.core.capacity import Bools, Frame, Ints
+from scheduler.core.gang import Gang, Status
+from scheduler.core.state import State
+from scheduler.model import Constraints, GangKey, Pod, Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Members that ask for the same: placement cannot tell them apart."""
+
+    requests: tuple[tuple[str, int], ...]
+    constraints: Constraints
+
+    @property
+    def resources(self) -> Resources:
+        """The requests as a mapping."""
+        return dict(self.requests)
+
+
+def kind_of(pod: Pod) -> Kind:
+    """What placement sees of a pod."""
+    return Kind(tuple(sorted(pod.requests.items())), pod.constraints)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The arrays that one attempt works on."""
+
+    frame: Frame
+    free: Ints
+    open: Bools
+    """Per row whether the node takes new reservations at all."""
+
+
+def room_of(state: State, gang: Gang, lower: Sequence[str]) -> Room:
+    """Free room as this gang sees it: seats kept for others are taken, ``lower`` uids are not."""
+    frame = state.ledger.frame()
+    free, copied = frame.free, False
+    for name, amounts in _kept_seats(state, gang):
+        free, copied = (free if copied else free.copy()), True
+        _add(frame, free, name, amounts, -1)
+    for uid in lower:
+        free, copied = (free if copied else free.copy()), True
+        reservation = state.reservations[uid]
+        _add(frame, free, reservation.node, state.pods[uid].requests, 1)
+    if copied:
+        np.maximum(free, 0, out=free)
+    return Room(frame, free, _open_rows(state, frame))
+
+
+def _add(frame: Frame, table: Ints, node: str, amounts: Resources, sign: int) -> None:
+    row = frame.row.get(node)
+    if row is None:
+        return
+    for name, amount in amounts.items():
+        column = frame.column.get(name)
+        if column is not None:
+            table[row, column] += sign * min(amount, 2**60)
+
+
+def _kept_seats(state: State, gang: Gang) -> list[tuple[str, Resources]]:
+    """Seats of broken gangs of equal or higher priority, which this gang may not take."""
+    return [
+        (seat.node, seat.resources)
+        for key in state.broken
+        if key != gang.key and state.gangs[key].priority >= gang.priority
+        for seat in state.gangs[key].memory.lost
+    ]
+
+
+def _open_rows(state: State, frame: Frame) -> Bools:
+    """Rows without a Binding whose outcome is unknown after its reservation ended."""
+    rows = np.ones(len(frame.names), dtype=np.bool_)
+    closed = [effect.node for effect in state.open.values() if effect.orphan]
+    closed += [node for node, _ in state.doubts.values()]
+    for name in closed:
+        if name in frame.row:
+            rows[frame.row[name]] = False
+    return rows
+
+
+def takeable(state: State, gang: Gang) -> list[str]:
+    """Uids with an open reservation of lower priority and no Binding on its way."""
+    return [
+        uid
+        for uid, reservation in state.reservations.items()
+        if uid not in state.binding and state.gangs[reservation.gang].priority < gang.priority
+    ]
+
+
+def in_the_way(state: State, lower: Sequence[str], nodes: Sequence[str]) -> tuple[GangKey, ...]:
+    chosen = set(nodes)
+    reservations = [state.reservations[uid] for uid in lower]
+    return tuple(dict.fromkeys(item.gang for item in reservations if item.node in chosen))
+
+
+def fits_of(state: State, kind: Kind, room: Room) -> Ints:
+    """Per row how many members of this kind have room."""
+    at = room.frame.columns(kind.resources)
+    if at is None or not room.frame.names:
+        return np.zeros(len(room.frame.names), dtype=np.int64)
+    columns, amounts = at
+    fits = (room.free[:, columns] // amounts).min(axis=1)
+    if feasibility.ports_clash(kind.constraints.ports, kind.constraints.ports):
+        fits = np.minimum(fits, 1)
+    return np.where(usable_rows(state, kind, room), fits, 0)
+
+
+def usable_rows(state: State, kind: Kind, room: Room) -> Bools:
+    """Per row whether a member of this kind may go there at all, resources aside."""
+    usable = room.open & state.ledger.mask(kind.constraints)
+    ports = kind.constraints.ports
+    return usable & state.ledger.without_ports(ports) if ports else usable
+
+
+def accelerated(state: State, frame: Frame) -> Bools:
+    """Per row whether the node has accelerators, free or not."""
+    return np.asarray(frame.total(frame.allocatable, state.is_accelerator) > 0, dtype=np.bool_)
+
+
+def living(state: State, gang: Gang, frame: Frame) -> Ints | None:
+    """Per row how many members live or are about to; None if none does."""
+    nodes = [state.pods[uid].node for uid in gang.by_status[Status.SEATED]]
+    nodes += [state.reservations[uid].node for uid in gang.reserved]
+    rows = [frame.row[node] for node in nodes if node in frame.row]
+    if not rows:
+        return None
+    return np.bincount(rows, minlength=len(frame.names)).astype(np.int64)
+
+
+def home(state: State, level: int | None, near: Ints | None) -> Bools | None:
+    """With a required level: the rows of the domains that living members occupy."""
+    if level is None or near is None:
+        return None
+    domains = state.topology().fabric.domains[level]
+    homes = np.unique(domains[near > 0])
+    return np.asarray(np.isin(domains, homes[homes >= 0]), dtype=np.bool_)
