@@ -146,6 +146,8 @@ class Gang:
     """Uid -> when its effect is due again."""
     memory: Memory = field(default_factory=Memory)
     life: Life | None = None
+    ask: int | None = None
+    """Number of what the gang asks for, shared by gangs alike; None = not worked out."""
 
     def count(self, *wanted: Status) -> int:
         """How many members have one of these statuses."""

@@ -35,7 +35,7 @@ def settle(turn: Turn) -> None:
             review(turn, key)
         if not turn.touched and not (turn.state.synced and _plan(turn, fresh)):
             break
-    for key in looked_at:
+    for key in looked_at | turn.told:
         _finish(turn, key)
 
 
@@ -54,6 +54,7 @@ def review(turn: Turn, key: GangKey) -> None:
     before = gang.life
     gang.life = judge(gang, _terms(state, gang))
     if before is not None and before.options != gang.life.options:
+        gang.ask = None
         gang.memory.refusal = None
         starting.release(turn, gang, keep_binding=True)
     _check_min(turn, gang)
@@ -176,13 +177,20 @@ def _try(turn: Turn, gang: Gang) -> None:
         return
     outcome = planning.attempt(state, gang)
     if isinstance(outcome, Refusal):
-        gang.memory.refusal = outcome
-        gang.life = judge(gang, _terms(state, gang))
+        _refuse(turn, gang, outcome)
         return
     for key in outcome.taken:
         starting.release(turn, state.gangs[key], keep_binding=True)
         turn.touch(key)
     _start(turn, gang, outcome)
+
+
+def _refuse(turn: Turn, gang: Gang, refusal: Refusal) -> None:
+    gang.memory.refusal = refusal
+    life = gang.life
+    if life is None or (refusal.reason, refusal.text) != (life.reason, life.text):
+        gang.life = judge(gang, _terms(turn.state, gang))
+        turn.told[gang.key] = None
 
 
 def _start(turn: Turn, gang: Gang, plan: Plan) -> None:

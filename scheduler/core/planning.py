@@ -29,6 +29,9 @@ from scheduler.core.shortfall import Shortage, explain
 from scheduler.core.state import State
 from scheduler.model import GangKey, Pod
 
+_ASKS_KEPT = 4096
+"""Different asks that are remembered; forgetting them costs one more attempt each."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -46,22 +49,28 @@ def attempt(state: State, gang: Gang) -> Plan | Refusal:
     A fresh gang: all members, else the mandatory part whole. An admitted one: all that wait, else
     the mandatory part, else one.
     """
-    waiting = waiting_pods(state, gang)
-    signature = _signature(gang, waiting)
-    if signature is not None and (known := state.refused.get(signature)) is not None:
-        if known.gains == state.gains:
-            return known
-        del state.refused[signature]
-    outcome = _best(state, gang, waiting)
+    known = refused(state, gang)
+    if known is not None:
+        return known
+    outcome = _best(state, gang, waiting_pods(state, gang))
     if isinstance(outcome, Plan):
         return outcome
     reason = Reason.NEVER if outcome.never else Reason.NO_ROOM
     refusal = Refusal(reason, outcome.text, state.gains)
-    if signature is not None:
-        if len(state.refused) > 4096:
-            state.refused.clear()
-        state.refused[signature] = refusal
+    if gang.ask is not None:
+        state.refused[gang.ask] = refusal
     return refusal
+
+
+def refused(state: State, gang: Gang) -> Refusal | None:
+    """The refusal that a gang alike had since room last came free, if there was one."""
+    if gang.held or gang.memory.lost or gang.reserved:
+        gang.ask = None
+        return None
+    if gang.ask is None:
+        gang.ask = _number(state, gang)
+    known = state.refused.get(gang.ask)
+    return known if known is not None and known.gains == state.gains else None
 
 
 def shortage(state: State, gang: Gang) -> Shortage | None:
@@ -114,17 +123,18 @@ def _portions(gang: Gang, waiting: int) -> list[int]:
     return sorted(portions, reverse=True)
 
 
-def _signature(gang: Gang, waiting: Sequence[Pod]) -> Hashable | None:
-    """What a fresh gang asks for; two gangs with the same one fail together."""
-    if gang.held or gang.memory.lost or gang.reserved or gang.life is None:
-        return None
+def _number(state: State, gang: Gang) -> int:
+    """The number of what a fresh gang asks for; gangs with the same one fail together."""
     counted: dict[Kind, int] = {}
-    for pod in waiting:
+    for pod in waiting_pods(state, gang):
         kind = kind_of(pod)
         counted[kind] = counted.get(kind, 0) + 1
-    options = gang.life.options
-    asked = (gang.life.min, options.required, options.preferred, gang.priority)
-    return asked, tuple(counted.items())
+    if len(state.asks) >= _ASKS_KEPT:
+        state.asks.clear()
+        state.refused.clear()
+    options = gang.life.options if gang.life else None
+    asked: Hashable = (options, gang.priority, tuple(counted.items()))
+    return state.asks.setdefault(asked, state.next_ask())
 
 
 # ── one attempt ──

@@ -215,6 +215,7 @@ def _join(turn: Turn, pod: Pod, key: GangKey) -> None:
     counts = _generation(turn, gang, pod)
     kind = status(pod) if counts else Status.STALE
     gang.by_status[kind][pod.uid] = None
+    gang.ask = None
     _count(gang, pod, 1)
     gang.latest = max(gang.latest, pod.created)
     if kind is Status.WAITING and pod.uid not in gang.reserved:
@@ -235,6 +236,7 @@ def _strike(turn: Turn, pod: Pod, *, keep_empty: bool = False) -> None:
     gang = state.gangs[key]
     for uids in gang.by_status.values():
         uids.pop(pod.uid, None)
+    gang.ask = None
     _count(gang, pod, -1)
     if not keep_empty:
         end_reservation(turn, pod.uid, keep_claim=False)

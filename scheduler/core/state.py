@@ -77,14 +77,17 @@ class State:
     """Uid -> required anti-affinity of pods that hold a node."""
     passed: dict[str, Pod] = field(default_factory=dict)
     """Plain pods that were answered before the watch showed them."""
-    refused: dict[Hashable, Refusal] = field(default_factory=dict)
-    """Gangs alike fail alike: the last refusal by what was asked."""
+    asks: dict[Hashable, int] = field(default_factory=dict)
+    """What gangs ask for -> its number."""
+    refused: dict[int, Refusal] = field(default_factory=dict)
+    """Gangs alike fail alike: the last refusal by number of what was asked."""
     gains: int = 0
     """Grows whenever room may have come free."""
     planned_at: int = -1
     """Value of ``gains`` when all wanting gangs were tried last."""
     next_id: int = 1
     next_complete: int = 1
+    last_ask: int = 0
     expired: int = 0
     """Reservations that ran out, ever."""
     plans: int = 0
@@ -98,6 +101,11 @@ class State:
 
     def __post_init__(self) -> None:
         self.is_accelerator = matcher(self.settings.accelerators)
+
+    def next_ask(self) -> int:
+        """A number that was never given out before, also after ``asks`` was forgotten."""
+        self.last_ask += 1
+        return self.last_ask
 
     def accelerators(self, pod: Pod) -> int:
         """Accelerators that a pod asks for, of all kinds."""
@@ -153,6 +161,8 @@ class Turn:
     now: float
     effects: list[Effect] = field(default_factory=list)
     touched: dict[GangKey, None] = field(default_factory=dict)
+    told: dict[GangKey, None] = field(default_factory=dict)
+    """Gangs whose refusal has changed, so that people may have to be told."""
     suspect: dict[str, None] = field(default_factory=dict)
     """Nodes that may no longer be good for what is reserved on them."""
     reply: Reply | None = None

@@ -15,6 +15,7 @@ from scheduler.simulation.traces import TraceJob, pods_of
 
 NAMESPACE = "philly"
 GANG = "muster.scheduler/gang"
+MIN_AVAILABLE = "muster.scheduler/min-available"
 GPUS_PER_POD = 8
 
 CREATE_S = 0.005
@@ -106,7 +107,7 @@ class JobController:
 def _pod(job: GangJob, index: int, gpus: int) -> Object:
     annotations = {
         GANG: job.name,
-        "muster.scheduler/min-available": str(len(job.pods)),
+        MIN_AVAILABLE: str(len(job.pods)),
         "muster.scheduler/index": str(index),
         "muster.scheduler/topology-preferred": RACK,
     }

@@ -58,7 +58,7 @@ class Child:
 
     def kill(self) -> int:
         """SIGKILL to the whole group, whatever is left of it; the exit status."""
-        self._signal(signal.SIGTERM)
+        self._signal(signal.SIGKILL)
         return self.process.wait()
 
     def log_text(self) -> str:
