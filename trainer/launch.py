@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
@@ -36,6 +37,10 @@ UNSHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 """Gives each attempt a store of its own. Otherwise restarted workers find the addresses of dead
 ones in it, and some restarts fail with connections refused."""
 
+LINGER = 0.5
+"""Seconds that a launcher stays after a success. One of them serves the store at which all meet
+once more before they leave, and torchrun prints a traceback in those it deserts too early."""
+
 _NO_SCRIPT = "\0"
 
 
@@ -51,13 +56,21 @@ class Plan:
     """To set; None: to unset."""
 
 
-def plan(settings: LaunchSettings, env: Env, devices: nccl.Devices, host: str) -> Plan:
+def plan(
+    settings: LaunchSettings,
+    env: Env,
+    devices: nccl.Devices,
+    host: str,
+    said: world.LaunchWorld | None = None,
+) -> Plan:
     """Decide everything before torchrun starts. Reads the hint's file and nothing else.
+
+    said: what the command line told torchrun.
 
     Raises WorldError for a launch environment that contradicts itself.
     """
     found = hints.find(HintSource.load(env, settings.hint))
-    pods = world.read_launch(env, host, found.hint.size if found.hint else None)
+    pods = world.read_launch(env, host, found.hint.size if found.hint else None, said)
     backend = nccl.choose_backend(devices, _processes(pods))
     facts = nccl.Facts(settings, devices, "nccl" in backend.name, found.hint)
     decisions = nccl.decide(env, facts)
@@ -76,13 +89,13 @@ def launch(args: Sequence[str]) -> int:
     """
     _leave_on_sigterm_until_workers_run()
     args = _without_separator(args)
-    settings = _settings(args)
-    host = socket.getfqdn()
-    chosen = plan(settings, environment(), nccl.mounted_devices(environment()), host)
+    settings, said = _said(args)
+    env = environment()
+    chosen = plan(settings, env, nccl.mounted_devices(env), socket.getfqdn(), said)
     _announce(chosen)
     _apply(chosen.variables)
     options = _parser().parse_args(args)
-    _check_options(options, args)
+    _prepare(options, chosen.world)
     return _run(options)
 
 
@@ -99,7 +112,9 @@ def _announce(chosen: Plan) -> None:
         log.warning("%s", warning)
     given = " ".join(f"{name}={value}" for name, value in chosen.decisions.set.items())
     log.info(
-        "launched by %s; hint from %s; %s because %s; setting %s",
+        "pod %s of %s (launcher: %s); hint: %s; backend: %s, %s; setting %s",
+        "?" if chosen.world.node_rank is None else chosen.world.node_rank,
+        chosen.world.nnodes or "?",
         chosen.world.launcher,
         chosen.found.origin,
         chosen.backend.name,
@@ -136,10 +151,15 @@ def _dest(name: str) -> str:
     return f"muster_{name}"
 
 
-def _settings(args: Sequence[str]) -> LaunchSettings:
-    options = vars(_parser().parse_args(args))
+def _said(args: Sequence[str]) -> tuple[LaunchSettings, world.LaunchWorld]:
+    """What the command line says, and nothing of what `PET_*` or a default says."""
+    names = [item.name for item in fields(world.LaunchWorld) if item.name != "launcher"]
+    parser = _parser()
+    parser.set_defaults(**dict.fromkeys(names))
+    options = vars(parser.parse_args(args))
     given = {item.name: options[_dest(item.name)] for item in fields(LaunchSettings)}
-    return LaunchSettings.load(environment(), given)
+    said = world.LaunchWorld("command line", **{name: options[name] for name in names})
+    return LaunchSettings.load(environment(), given), said
 
 
 def _without_separator(args: Sequence[str]) -> list[str]:
@@ -155,31 +175,18 @@ def _without_separator(args: Sequence[str]) -> list[str]:
     return list(args)
 
 
-def _check_options(options: argparse.Namespace, args: Sequence[str]) -> None:
-    """What torchrun would accept and then hang or break on."""
-    pods = world.LaunchWorld("torchrun", options.nnodes, rdzv_backend=options.rdzv_backend)
-    if not pods.static:
-        if options.max_restarts or pods.elastic:
-            os.environ.setdefault(UNSHARED_STORE, "1")
-    elif pods.max_nodes > 1:
-        _check_static(options, args)
-    if options.run_path and options.module:
-        options.training_script = _module_file(options.training_script)
-
-
-def _check_static(options: argparse.Namespace, args: Sequence[str]) -> None:
-    said = os.environ.get("PET_MASTER_ADDR") or options.rdzv_endpoint
-    if not said and not any(arg.startswith(("--master-addr", "--master_addr")) for arg in args):
-        raise WorldError(
-            f"{options.nnodes} pods, but nothing says where the first one is; set MASTER_ADDR or "
-            "--master-addr, or use --rdzv-backend c10d with --rdzv-endpoint"
-        )
-    if options.max_restarts:
+def _prepare(options: argparse.Namespace, pods: world.LaunchWorld) -> None:
+    """See to what torchrun would accept and then break on."""
+    if not pods.static and (options.max_restarts or pods.elastic):
+        os.environ.setdefault(UNSHARED_STORE, "1")
+    if pods.static and pods.max_nodes > 1 and options.max_restarts:
         log.warning(
             "--max-restarts with a static rendezvous restarts each pod's workers on their own, and "
             "they will not find each other; use --rdzv-backend c10d, or 0 and let the controller "
             "recreate the pods"
         )
+    if options.run_path and options.module:
+        options.training_script = _module_file(options.training_script)
 
 
 def _module_file(name: str) -> str:
@@ -204,6 +211,8 @@ def _run(options: argparse.Namespace) -> int:
         return 128 + int(error.sigval)
     except ChildFailedError as error:
         return _failed(error)
+    if options.nnodes not in ("1", "1:1"):
+        time.sleep(LINGER)
     return 0
 
 

@@ -32,6 +32,7 @@ class LaunchWorld:
     master_addr: str | None = None
     master_port: int | None = None
     rdzv_backend: str | None = None
+    rdzv_endpoint: str | None = None
 
     @property
     def max_nodes(self) -> int:
@@ -80,18 +81,20 @@ class _Source:
         )
 
 
-def read_launch(env: Env, host: str, hinted_size: int | None = None) -> LaunchWorld:
-    """The world of pods: the first launcher that matches, and `PET_*` on top of it.
+def read_launch(
+    env: Env, host: str, hinted_size: int | None = None, said: LaunchWorld | None = None
+) -> LaunchWorld:
+    """The world of pods: the first launcher that matches, `PET_*` on top of it, and what the
+    command line said on top of that.
 
     host: this pod's host name, from which an Indexed Job's first pod is derived.
-    hinted_size: pods in the gang by the scheduler's hint, used where the launcher gives a rank
-        but no count.
+    hinted_size: pods in the gang by the scheduler's hint, used where there is a rank but no count.
 
-    Raises WorldError, naming the variable.
+    Raises WorldError, naming the variable or what is missing.
     """
     source = next((source for source in SOURCES if source.matches(env)), None)
     world = source.read(env, host) if source else LaunchWorld("none")
-    world = _overlay(world, _pet(env))
+    world = _overlay(_overlay(world, _pet(env)), said or LaunchWorld("none"))
     if world.nnodes is None and world.node_rank is not None and hinted_size:
         world = replace(world, nnodes=str(hinted_size))
     return _checked(world)
@@ -106,6 +109,7 @@ def torchrun_variables(world: LaunchWorld) -> dict[str, str]:
         "PET_MASTER_ADDR": world.master_addr,
         "PET_MASTER_PORT": world.master_port,
         "PET_RDZV_BACKEND": world.rdzv_backend,
+        "PET_RDZV_ENDPOINT": world.rdzv_endpoint,
     }
     return {name: str(value) for name, value in said.items() if value is not None}
 
@@ -218,6 +222,7 @@ def _pet(env: Env) -> LaunchWorld:
         master_addr=env.get("PET_MASTER_ADDR"),
         master_port=_integer(env, "PET_MASTER_PORT") if env.get("PET_MASTER_PORT") else None,
         rdzv_backend=env.get("PET_RDZV_BACKEND"),
+        rdzv_endpoint=env.get("PET_RDZV_ENDPOINT"),
     )
 
 
@@ -230,18 +235,27 @@ def _overlay(base: LaunchWorld, top: LaunchWorld) -> LaunchWorld:
 
 
 def _checked(world: LaunchWorld) -> LaunchWorld:
-    if world.nnodes is None:
-        if world.node_rank:
-            raise WorldError(
-                f"{world.launcher}: this pod has rank {world.node_rank}, but nothing says how many "
-                "pods there are; set NNODES or PET_NNODES"
-            )
-        return world
-    if world.static and (world.node_rank or 0) >= world.max_nodes:
+    if world.nnodes is None and world.node_rank:
         raise WorldError(
-            f"{world.launcher}: pod rank {world.node_rank} lies outside {world.nnodes} pods"
+            f"this pod has rank {world.node_rank} ({world.launcher}), but nothing says how many pods "
+            "there are; set NNODES or PET_NNODES, or pass --nnodes"
         )
+    if world.static and world.max_nodes > 1:
+        _check_static(world)
     return world
+
+
+def _check_static(world: LaunchWorld) -> None:
+    if world.node_rank is None or world.node_rank >= world.max_nodes:
+        raise WorldError(
+            f"{world.nnodes} pods, and this one has rank {world.node_rank} ({world.launcher}); "
+            "set NODE_RANK or PET_NODE_RANK, or pass --node-rank"
+        )
+    if not world.master_addr and not world.rdzv_endpoint:
+        raise WorldError(
+            f"{world.nnodes} pods, but nothing says where the first one is; set MASTER_ADDR, pass "
+            "--master-addr, or use --rdzv-backend c10d with --rdzv-endpoint"
+        )
 
 
 def _nodes(text: str) -> tuple[int, int]:

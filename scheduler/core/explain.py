@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduler.core import planning, quantity
-from scheduler.core.gang import Gang, Reason, Stage, Status
+from scheduler.core.gang import HELD, Gang, Reason, Stage, Status
 from scheduler.core.state import State
 from scheduler.model import GangKey
 
@@ -184,8 +184,7 @@ def why(state: State, text: str) -> dict[str, Any] | None:
 
 def _who_is_missing(state: State, gang: Gang) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    least = gang.life.min if gang.life else 1
-    lacking = least - gang.held - gang.count(Status.WAITING)
+    lacking = gang.lacking(*HELD, Status.WAITING)
     if gang.stage is Stage.FORMING and lacking > 0:
         found["missing_pods"] = lacking
     for item in (Status.GATED, Status.LEAVING, Status.FAILED):

@@ -28,6 +28,10 @@ class Status(StrEnum):
     """Belongs to an earlier generation of the gang."""
 
 
+HELD = (Status.SEATED, Status.SUCCEEDED)
+"""What counts towards min now."""
+
+
 class Stage(StrEnum):
     """The states of a gang's life."""
 
@@ -132,6 +136,8 @@ class Gang:
         default_factory=lambda: {item: {} for item in Status}
     )
     declared: Counter[Options] = field(default_factory=Counter)
+    roles: dict[str, str] = field(default_factory=dict)
+    """Uid -> role, of members that state one."""
     groups: Counter[GroupKey] = field(default_factory=Counter)
     priorities: Counter[int] = field(default_factory=Counter)
     owners: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -173,7 +179,13 @@ class Gang:
     @property
     def held(self) -> int:
         """Members that count towards min now."""
-        return self.count(Status.SEATED, Status.SUCCEEDED)
+        return self.count(*HELD)
+
+    def lacking(self, *wanted: Status, with_reserved: bool = False) -> int:
+        """How many more members it takes to make up min, and each role's min, with only these."""
+        life = self.life
+        least, role_min = (life.min, life.options.role_min) if life else (1, ())
+        return lacking(self, least, role_min, *wanted, with_reserved=with_reserved)
 
     @property
     def priority(self) -> int:
@@ -233,7 +245,29 @@ class Terms:
     @property
     def min(self) -> int:
         """Members that must be there at once."""
-        return self.options.min_available or self.options.size or 1
+        by_role = sum(number for _, number in self.options.role_min)
+        return max(self.options.min_available or self.options.size or 1, by_role)
+
+    def lacking(self, gang: Gang, *wanted: Status) -> int:
+        """Members missing to min, with only these."""
+        return lacking(gang, self.min, self.options.role_min, *wanted)
+
+
+def lacking(
+    gang: Gang,
+    least: int,
+    role_min: tuple[tuple[str, int], ...],
+    *wanted: Status,
+    with_reserved: bool = False,
+) -> int:
+    """Members that are missing to ``least`` in all and to every role's own minimum."""
+    reserved = gang.reserved if with_reserved else {}
+    total = least - gang.count(*wanted) - len(reserved)
+    if not role_min:
+        return max(0, total)
+    there = Counter(gang.roles.get(uid, "") for item in wanted for uid in gang.by_status[item])
+    there.update(gang.roles.get(uid, "") for uid in reserved)
+    return max(0, total, sum(max(0, number - there[role]) for role, number in role_min))
 
 
 def judge(gang: Gang, terms: Terms) -> Life:
@@ -255,15 +289,15 @@ def _stage(gang: Gang, terms: Terms) -> tuple[Stage, Reason, str]:
     if terms.group_missing is not None and not held:
         text = f"{terms.group_missing} does not exist; create it or correct the name"
         return Stage.FORMING, Reason.GROUP_MISSING, text
-    if held >= terms.min:
+    if not terms.lacking(gang, *HELD):
         return Stage.RUNNING, Reason.NONE, ""
     if gang.reserved:
         return Stage.STARTING, Reason.NONE, ""
     if gang.memory.admitted or gang.count(Status.SEATED):
         return Stage.BROKEN, Reason.PARTIAL, f"partial: {held} of {terms.min} members are bound"
-    if held + waiting >= terms.min:
+    if not terms.lacking(gang, *HELD, Status.WAITING):
         return _queued(gang)
-    return Stage.FORMING, Reason.TOO_FEW, _too_few(gang, terms.min)
+    return Stage.FORMING, Reason.TOO_FEW, _too_few(gang, terms)
 
 
 def _queued(gang: Gang) -> tuple[Stage, Reason, str]:
@@ -273,9 +307,11 @@ def _queued(gang: Gang) -> tuple[Stage, Reason, str]:
     return Stage.QUEUED, refusal.reason, refusal.text
 
 
-def _too_few(gang: Gang, least: int) -> str:
+def _too_few(gang: Gang, terms: Terms) -> str:
     there = gang.held + gang.count(Status.WAITING)
-    text = f"{there} of {least} pods exist"
+    text = f"{there} of {terms.min} pods exist"
+    if there >= terms.min:
+        text += f"; {terms.lacking(gang, *HELD, Status.WAITING)} more needed by role"
     asides = [
         f"{gang.count(item)} {item.value}"
         for item in (Status.GATED, Status.LEAVING, Status.FAILED, Status.FAULTY)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -35,8 +35,22 @@ class Items:
     opened: BoolArray
     free: IntArray
 
+    def take(self, numbers: IntArray) -> Items:
+        """Some of the items."""
+        return Items(
+            self.caps[numbers],
+            self.paths[:, numbers],
+            self.opened[:, numbers],
+            self.free[:, numbers],
+        )
 
-def cheapest_cover(items: Items, need: int) -> IntArray:
+    def new_domains(self, numbers: IntArray) -> list[int]:
+        """How many new domains those items are in, at each depth."""
+        paths, opened = self.paths[:, numbers], self.opened[:, numbers]
+        return [int(np.unique(p[~o]).size) for p, o in zip(paths, opened, strict=True)]
+
+
+def cheapest_cover(items: Items, need: int, limits: Sequence[int] | None = None) -> IntArray:
     """Positions of the items that hold `need` members at the least cost.
 
     The cost is compared in this order: new domains at each depth from the outermost to the items;
@@ -50,7 +64,9 @@ def cheapest_cover(items: Items, need: int) -> IntArray:
     Knapsacks, Partitions, and a New Dynamic Programming Technique for Trees" (1983), turned from
     "most value" to "least cost that covers".
 
-    Parameters: `need` >= 1, at most the sum of the caps (ValueError otherwise).
+    Parameters: `need` >= 1, at most the sum of the caps (ValueError otherwise). `limits`: new
+    domains at each depth that the answer is known not to exceed; they only make the packed costs
+    shorter. If it would exceed them, what is returned covers `need`, but may be any such choice.
     Complexity: O(m d need) time, m d need / 8 bytes.
 
     >>> one = np.ones((2, 3), dtype=np.int64)
@@ -61,7 +77,7 @@ def cheapest_cover(items: Items, need: int) -> IntArray:
     if not 0 < need <= int(items.caps.sum()):
         raise ValueError(f"{need} members cannot be covered by items that hold {items.caps.sum()}")
     shared = _shared_depths(items.paths)
-    takes = _decide(items.caps, shared, _opening_costs(items, need), need)
+    takes = _decide(items.caps, shared, _opening_costs(items, need, limits), need)
     return np.fromiter(_walk(items.caps, shared, takes, need), dtype=np.int64)
 
 
@@ -77,11 +93,11 @@ def _shared_depths(paths: IntArray) -> list[int]:
     return [*same.tolist(), depths]
 
 
-def _opening_costs(items: Items, need: int) -> Costs:
+def _opening_costs(items: Items, need: int, limits: Sequence[int] | None) -> Costs:
     """[d+1, m]: what taking an item costs when the outermost s depths of its path are open."""
     new = ~items.opened
     left = np.where(new, items.free, 0)
-    counts, lefts, extra = _weights(items, new, left, need)
+    counts, lefts, extra = _weights(items, new, left, need, limits or [need] * len(new))
     cost = new * counts[:, None] + left * lefts[:, None]
     cost[-1] += extra
     return np.cumsum(cost[::-1], axis=0)[::-1]
@@ -96,7 +112,7 @@ def _weights(items: Items, new: BoolArray, left: IntArray, need: int) -> tuple[C
     """
     depths = range(len(items.paths))
     firsts = [_first(items.paths[d]) & new[d] for d in depths]
-    most = [min(int(first.sum()), need) for first in firsts]
+    most = [min(int(f.sum()), need, limit) for f, limit in zip(firsts, limits, strict=True)]
     lefts = [_largest(left[d][firsts[d]], most[d]) for d in depths]
     extra = need if items.opened.any() else 0
     packed = _pack([1 + key for key in (*most, *lefts[::-1], extra)])

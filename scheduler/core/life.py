@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler.core import booking, planning, starting
 from scheduler.core import gang as gangs
 from scheduler.core.capacity import usable
-from scheduler.core.gang import Gang, Reason, Refusal, Stage, Status, Terms, judge
+from scheduler.core.gang import HELD, Gang, Reason, Refusal, Stage, Status, Terms, judge
 from scheduler.core.planning import Plan
 from scheduler.core.queue import order
 from scheduler.core.state import State, Turn
@@ -99,13 +99,12 @@ def _check_min(turn: Turn, gang: Gang) -> None:
     """Give reservations back that no longer make up min: never half a gang."""
     if not gang.reserved or gang.life is None or gang.memory.admitted:
         return
-    if gang.held + len(gang.reserved) < gang.life.min:
+    if planning.missing(gang):
         starting.release(turn, gang, keep_binding=_can_complete(gang))
 
 
 def _can_complete(gang: Gang) -> bool:
-    least = gang.life.min if gang.life else 1
-    return gang.held + gang.count(Status.WAITING) >= least
+    return not gang.lacking(*HELD, Status.WAITING)
 
 
 def _is_usable(state: State, uid: str) -> bool:
@@ -171,9 +170,7 @@ def _is_worth_a_try(state: State, gang: Gang) -> bool:
 
 def _try(turn: Turn, gang: Gang) -> None:
     state = turn.state
-    needed = planning.missing(gang)
-    waiting = gang.count(Status.WAITING) - len(gang.reserved)
-    if needed > waiting and not gang.memory.admitted:
+    if not gang.memory.admitted and not _can_complete(gang):
         return
     outcome = planning.attempt(state, gang)
     if isinstance(outcome, Refusal):

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from scheduler.core.covering import Ground, closest
+from scheduler.core.covering import closest
 from scheduler.core.fabric import BoolArray, Fabric, IntArray
+from scheduler.core.ground import Ground
 
 __all__ = ["Ask", "Fabric", "NoRoom", "Seats", "place"]
 
@@ -117,7 +118,7 @@ def _ground(fabric: Fabric, ask: Ask) -> Ground:
         allowed = allowed & (fabric.domains[ask.required] >= 0)
     near = np.zeros(fabric.nodes, np.bool_) if ask.near is None else ask.near > 0
     order = fabric.order
-    caps = np.where(allowed, ask.fits, 0)[order]
+    caps = np.where(allowed, np.minimum(ask.fits, ask.count), 0)[order]
     return Ground(fabric, caps, ask.free[order], near[order], ask.per_member)
 
 

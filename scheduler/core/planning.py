@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from scheduler.core import feasibility, ranking
 from scheduler.core.capacity import Bools, Frame, Ints
-from scheduler.core.gang import Gang, Reason, Refusal, Stage, Status
+from scheduler.core.gang import HELD, Gang, Reason, Refusal, Status
 from scheduler.core.placement import Ask, NoRoom, Seats, place
 from scheduler.core.roles import RoleAsk, place_roles
 from scheduler.core.rooming import (
@@ -85,8 +86,8 @@ def shortage(state: State, gang: Gang) -> Shortage | None:
 def _best(state: State, gang: Gang, waiting: Sequence[Pod]) -> Plan | Shortage:
     """The plan for the largest portion that fits, else why the smallest does not."""
     outcome: Plan | Shortage = Shortage(False, "no pod waits")
-    for size in _portions(gang, len(waiting)):
-        outcome = _place(state, gang, waiting[:size])
+    for portion in _portions(gang, waiting):
+        outcome = _place(state, gang, portion)
         if isinstance(outcome, Plan):
             break
     return outcome
@@ -108,19 +109,38 @@ def gang_size(gang: Gang) -> int:
 
 def missing(gang: Gang) -> int:
     """Members that must still be bound or reserved to make up min."""
-    least = gang.life.min if gang.life else 1
-    return max(0, least - gang.held - len(gang.reserved))
+    return gang.lacking(*HELD, with_reserved=True)
 
 
-def _portions(gang: Gang, waiting: int) -> list[int]:
-    """How many members to try at once, largest first."""
+def _portions(gang: Gang, waiting: Sequence[Pod]) -> Iterator[Sequence[Pod]]:
+    """Which members to try at once: all, else the mandatory ones, else one at a time.
+
+    One at a time is only for gangs that were whole before: a replacement goes in at once.
+    """
+    yield waiting
     needed = missing(gang)
-    portions = {waiting}
-    if 0 < needed < waiting:
-        portions.add(needed)
-    if gang.memory.admitted and waiting > 1 and (needed == 0 or gang.stage is Stage.BROKEN):
-        portions.add(1)
-    return sorted(portions, reverse=True)
+    mandatory = _mandatory(gang, waiting, needed)
+    if 0 < len(mandatory) < len(waiting):
+        yield mandatory
+    if gang.memory.admitted and len(waiting) > 1:
+        yield waiting[:1]
+
+
+def _mandatory(gang: Gang, waiting: Sequence[Pod], needed: int) -> list[Pod]:
+    """The first members that make up each role's min, then min in all, in rank order."""
+    role_min = dict(gang.life.options.role_min) if gang.life else {}
+    there = Counter(gang.roles.get(uid, "") for item in HELD for uid in gang.by_status[item])
+    there.update(gang.roles.get(uid, "") for uid in gang.reserved)
+    open_seats = {role: number - there[role] for role, number in role_min.items()}
+    chosen: set[str] = set()
+    for pod in waiting:
+        role = ranking.role_of(pod)
+        if open_seats.get(role, 0) > 0:
+            open_seats[role] -= 1
+            chosen.add(pod.uid)
+    others = [pod.uid for pod in waiting if pod.uid not in chosen]
+    chosen.update(others[: max(0, needed - len(chosen))])
+    return [pod for pod in waiting if pod.uid in chosen]
 
 
 def _number(state: State, gang: Gang) -> int:

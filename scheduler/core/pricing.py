@@ -132,7 +132,8 @@ class Worth:
 
     def _per_group(self, level: int, where: BoolArray, values: Floats) -> Floats:
         group = self.tree.groups_of[level][where]
-        return np.bincount(group, values[where], self.tree.groups)
+        sums: Floats = np.bincount(group, values[where], self.tree.groups).astype(np.float64)
+        return sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from scheduler.core.covering import Ground
 from scheduler.core.fabric import BoolArray, Fabric, IntArray
+from scheduler.core.ground import Ground
 from scheduler.core.placement import Ask, NoRoom, Seats, place
 
 UNLIMITED = 2**31 - 1

@@ -218,6 +218,8 @@ def _join(turn: Turn, pod: Pod, key: GangKey) -> None:
     gang.ask = None
     _count(gang, pod, 1)
     gang.latest = max(gang.latest, pod.created)
+    if role := ranking.role_of(pod):
+        gang.roles[pod.uid] = role
     if kind is Status.WAITING and pod.uid not in gang.reserved:
         gang.memory.refusal = None
     if kind in (Status.SEATED, Status.SUCCEEDED):
@@ -236,6 +238,7 @@ def _strike(turn: Turn, pod: Pod, *, keep_empty: bool = False) -> None:
     gang = state.gangs[key]
     for uids in gang.by_status.values():
         uids.pop(pod.uid, None)
+    gang.roles.pop(pod.uid, None)
     gang.ask = None
     _count(gang, pod, -1)
     if not keep_empty:

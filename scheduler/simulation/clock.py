@@ -125,20 +125,12 @@ class EventLoop:
 class Pacer:
     """Keeps virtual time from running away from the wall clock, so that people can watch."""
 
-    def __init__(
-        self,
-        speed: float,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, speed: float, clock: Callable[[], float] = time.monotonic) -> None:
         """``speed`` is virtual seconds per wall second."""
         self._speed = speed
         self._clock = clock
-        self._sleep = sleep
         self._start = clock()
 
-    def wait(self, virtual: float) -> None:
-        """Sleep until the wall clock has reached virtual second ``virtual``; never speeds up."""
-        ahead = virtual / self._speed - (self._clock() - self._start)
-        if ahead > 0:
-            self._sleep(ahead)
+    def ahead(self, virtual: float) -> float:
+        """Wall seconds to wait before virtual second ``virtual``; negative if it is late."""
+        return virtual / self._speed - (self._clock() - self._start)

@@ -36,7 +36,7 @@ class Training:
         file.write_text(json.dumps(self.hints), encoding="utf-8")
         trainer = [sys.executable, "-m", "trainer"]
         train = ["-m", "trainer", "train", "--steps", str(steps), "--log-every", "10"]
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
             [*trainer, "rehearse", str(file), *train],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -14,7 +14,7 @@ from typing import Any, Self
 from . import build
 from .client import Client
 from .credentials import User, kubeconfig_text, service_account_key, token_file_text
-from .process import Child, StartError, Supervisor, free_port, http_status
+from .process import Child, StartError, Supervisor, free_port
 from .scheduler import Scheduler, complete_configuration
 from .versions import CONTROL_PLANE
 
@@ -323,10 +323,6 @@ class ControlPlane(Cluster):
             ],
         )
         child.wait_ready(f"https://127.0.0.1:{port}/healthz", READY_SECONDS)
-
-    def ready(self) -> bool:
-        """Whether the API server says so now."""
-        return http_status(f"{self.server}/readyz") == 200
 
 
 def open_cluster(**settings: Any) -> Cluster:

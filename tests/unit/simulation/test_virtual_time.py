@@ -77,10 +77,9 @@ def test_waiting_for_the_outside_holds_time_and_ends_by_its_deadline() -> None:
     assert not loop.wait_until(lambda: False, deadline_s=0.01)
 
 
-def test_a_pacer_sleeps_only_while_virtual_time_is_ahead() -> None:
-    wall, slept = [100.0], []
-    pacer = Pacer(10, clock=lambda: wall[0], sleep=slept.append)
-    pacer.wait(20)
+def test_a_pacer_knows_how_far_virtual_time_is_ahead() -> None:
+    wall = [100.0]
+    pacer = Pacer(10, clock=lambda: wall[0])
+    assert pacer.ahead(20) == 2.0
     wall[0] = 105.0
-    pacer.wait(20)
-    assert slept == [2.0]
+    assert pacer.ahead(20) == -3.0

@@ -1,0 +1,214 @@
+"""The watch over a whole cluster: nodes, pods, and PodGroups of whichever kinds are served."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from scheduler import decode
+from scheduler.cluster import mirror
+from scheduler.cluster.discovery import served_pod_groups
+from scheduler.cluster.mirror import Mirror
+from scheduler.cluster.pace import Backoff, Pace
+from scheduler.cluster.reflector import AbsentError, Reflector, RefusedError
+from scheduler.cluster.resources import NODES, PODS, Resource
+from scheduler.cluster.transport import Transport
+from scheduler.core.messages import Event, Synced
+from scheduler.errors import ClusterError, DecodeError
+from scheduler.model import Group, Pod
+from scheduler.service import Metrics
+
+GROUP_TRIES = 5
+"""Failed lists of an optional kind after which the first full list no longer waits for it."""
+
+log = logging.getLogger(__name__)
+
+
+class World(Protocol):
+    """What the view tells of the cluster to; a Service is one."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """Where restarts are counted."""
+
+    def post(self, event: Event) -> None:
+        """Take in an event."""
+
+    def set_unready_reason(self, reason: str) -> None:
+        """Say what stands in the way of the first full list; "" for nothing."""
+
+
+class View:
+    """Feeds the world with what the API server has.
+
+    Posts Synced once nodes, pods and every PodGroup kind that is served were listed. Kinds that
+    appear later are picked up within ``Pace.discover_s`` seconds.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        world: World,
+        *,
+        pods: Mirror[Pod] | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        self._transport = transport
+        self._world = world
+        self._pods = mirror.pods() if pods is None else pods
+        self._pace = pace or Pace()
+        self._stopped = threading.Event()
+        self._sync = _Sync(world)
+        self._lock = threading.Lock()
+        self._running: dict[str, Reflector[Any]] = {}
+        self._threads: list[threading.Thread] = []
+        self._warned: set[str] = set()
+
+    def start(self) -> None:
+        """Begin to list and watch, in threads."""
+        self._sync.expect(NODES.name)
+        self._sync.expect(PODS.name)
+        self._sync.expect("discovery")
+        self._watch(NODES, decode.node_bytes, mirror.nodes())
+        self._watch(PODS, decode.pod_bytes, self._pods)
+        self._spawn("discovery", self._discover)
+
+    def stop(self, deadline_s: float = 5.0) -> None:
+        """End all watches; their threads get ``deadline_s`` seconds each at most."""
+        self._stopped.set()
+        with self._lock:
+            running, threads = list(self._running.values()), list(self._threads)
+        for reflector in running:
+            reflector.stop()
+        for thread in threads:
+            thread.join(deadline_s)
+
+    # ── inner ──
+
+    def _watch(self, resource: Resource, read: Callable[[bytes], Any], target: Mirror[Any]) -> None:
+        name = resource.name
+        reflector: Reflector[Any] = Reflector(
+            self._transport,
+            resource,
+            read,
+            target,
+            self._world.post,
+            self._world.metrics,
+            self._pace,
+            lambda: self._sync.listed(name),
+            lambda text: self._troubled(resource, text),
+        )
+        with self._lock:
+            if self._stopped.is_set():
+                return
+            self._running[name] = reflector
+        self._spawn(name, lambda: self._run(reflector))
+
+    def _spawn(self, name: str, target: Callable[[], None]) -> None:
+        thread = threading.Thread(target=target, name=f"muster-watch-{name}", daemon=True)
+        with self._lock:
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            self._threads.append(thread)
+        thread.start()
+
+    def _run(self, reflector: Reflector[Any]) -> None:
+        name = reflector.resource.name
+        try:
+            reflector.run()
+        except AbsentError as error:
+            self._warn_once(str(error))
+            self._sync.listed(name)
+        finally:
+            with self._lock:
+                self._running.pop(name, None)
+
+    def _troubled(self, resource: Resource, text: str) -> None:
+        log.warning("%s", text)
+        self._sync.failed(resource.name, text, GROUP_TRIES if resource.optional else None)
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            log.warning("%s", text)
+
+    def _discover(self) -> None:
+        backoff = Backoff(self._pace, self._stopped)
+        while not self._stopped.is_set():
+            try:
+                self._watch_served()
+            except ClusterError as error:
+                self._undiscovered(error)
+                backoff.wait()
+                continue
+            backoff.reset()
+            self._sync.listed("discovery")
+            self._stopped.wait(self._pace.discover_s)
+
+    def _undiscovered(self, error: ClusterError) -> None:
+        self._warn_once(f"PodGroups are not looked for: {error}")
+        self._sync.failed("discovery", str(error), 1 if isinstance(error, RefusedError) else None)
+
+    def _watch_served(self) -> None:
+        for resource in served_pod_groups(self._transport):
+            with self._lock:
+                running = resource.name in self._running
+            if not running:
+                self._sync.expect(resource.name)
+                self._watch(resource, _group_reader(resource), mirror.groups())
+
+
+class _Sync:
+    """Knows what is still missing for the first full list."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._lock = threading.Lock()
+        self._missing: dict[str, str] = {}
+        self._failures: dict[str, int] = {}
+        self._done = False
+
+    def expect(self, name: str) -> None:
+        """One more thing to be listed; too late once all is listed."""
+        with self._lock:
+            if not self._done:
+                self._missing[name] = ""
+
+    def listed(self, name: str) -> None:
+        """It is there."""
+        with self._lock:
+            self._missing.pop(name, None)
+            self._settle()
+
+    def failed(self, name: str, reason: str, tries: int | None) -> None:
+        """It cannot be listed now; after ``tries`` failures it is done without."""
+        with self._lock:
+            if name not in self._missing:
+                return
+            self._missing[name] = reason
+            count = self._failures[name] = self._failures.get(name, 0) + 1
+            if tries is not None and count >= tries:
+                del self._missing[name]
+            self._settle()
+
+    def _settle(self) -> None:
+        reasons = [reason for reason in self._missing.values() if reason]
+        self._world.set_unready_reason("; ".join(reasons)[:1000])
+        if not self._missing and not self._done:
+            self._done = True
+            self._world.post(Synced())
+
+
+def _group_reader(resource: Resource) -> Callable[[bytes], Group | None]:
+    def read(raw: bytes) -> Group | None:
+        try:
+            found = msgspec.json.decode(raw)
+        except msgspec.DecodeError as error:
+            raise DecodeError(str(error)) from error
+        # The items of a list do not say what they are.
+        return decode.group({"apiVersion": resource.api_version, "kind": resource.kind, **found})
+
+    return read
