@@ -48,6 +48,8 @@ class Settings:
     """Longest wait in seconds between two tries of one Binding."""
     nominate_again_s: float = 5.0
     """Seconds before a nomination that no one-node filter call followed is sent again; doubles."""
+    node_lost_s: float = 10.0
+    """Seconds that a node may be gone before members bound to it are evicted to be replaced."""
     backfill_wait_s: float = 600.0
     """Seconds after which capacity is kept for a gang that does not fit."""
     accelerators: tuple[str, ...] = ACCELERATORS

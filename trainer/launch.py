@@ -177,7 +177,7 @@ def _without_separator(args: Sequence[str]) -> list[str]:
 
 def _prepare(options: argparse.Namespace, pods: world.LaunchWorld) -> None:
     """See to what torchrun would accept and then break on."""
-    if not pods.static and (options.max_restarts or pods.elastic):
+    if options.max_restarts or pods.elastic:
         os.environ.setdefault(UNSHARED_STORE, "1")
     if pods.static and pods.max_nodes > 1 and options.max_restarts:
         log.warning(

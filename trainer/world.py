@@ -237,7 +237,7 @@ def _overlay(base: LaunchWorld, top: LaunchWorld) -> LaunchWorld:
 def _checked(world: LaunchWorld) -> LaunchWorld:
     if world.nnodes is None and world.node_rank:
         raise WorldError(
-            f"this pod has rank {world.node_rank} ({world.launcher}), but nothing says how many pods "
+            f"this pod has rank {world.node_rank} ({world.launcher}), but nothing says how many "
             "there are; set NNODES or PET_NNODES, or pass --nnodes"
         )
     if world.static and world.max_nodes > 1:

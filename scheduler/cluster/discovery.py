@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 from msgspec import Struct
 
@@ -9,6 +11,8 @@ from scheduler.cluster.reflector import RefusedError
 from scheduler.cluster.resources import POD_GROUPS, Resource, pod_groups
 from scheduler.cluster.transport import Transport
 from scheduler.errors import ClusterError
+
+T = TypeVar("T")
 
 
 class _Version(Struct):
@@ -21,7 +25,7 @@ class _Group(Struct):
 
 
 class _Groups(Struct):
-    groups: list[_Group] = []  # noqa: RUF012 - msgspec copies it
+    groups: list[_Group] = []
 
 
 class _Kind(Struct):
@@ -29,7 +33,7 @@ class _Kind(Struct):
 
 
 class _Kinds(Struct):
-    resources: list[_Kind] = []  # noqa: RUF012 - msgspec copies it
+    resources: list[_Kind] = []
 
 
 def served_pod_groups(transport: Transport) -> list[Resource]:
@@ -60,7 +64,7 @@ def _has_pod_groups(transport: Transport, group: str, version: str) -> bool:
     return any(kind.name == "podgroups" for kind in kinds)
 
 
-def _get[T](transport: Transport, path: str, kind: type[T]) -> T:
+def _get(transport: Transport, path: str, kind: type[T]) -> T:
     answer = transport.get(path)
     if not answer.ok:
         raise RefusedError(f"cannot look up {path}: {answer.text}", answer.retry_after_s)

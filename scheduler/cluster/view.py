@@ -113,7 +113,7 @@ class View:
         with self._lock:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             self._threads.append(thread)
-        thread.start()
+            thread.start()
 
     def _run(self, reflector: Reflector[Any]) -> None:
         name = reflector.resource.name

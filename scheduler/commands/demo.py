@@ -30,6 +30,9 @@ from scheduler.simulation.scheduler_options import SchedulerOptions
 REPLAY_S = 11.0
 """Wall seconds in which the trace is replayed, where the machine is fast enough."""
 
+REPLAY_DEADLINE_S = 120.0
+"""Wall seconds after which the replay ends, whatever still waits."""
+
 TRAINING_PODS = 4
 TRAINING_DEADLINE_S = 150.0
 LATEST_S = 7 * 86_400.0
@@ -158,8 +161,11 @@ def _start(
 def _replay(shown: Demo, console: Console, stack: ExitStack) -> None:
     loop, observer = shown.cluster.loop, shown.observer
     pacer = Pacer(max(1.0, shown.jobs[-1].arrival_s / REPLAY_S))
+    end = time.monotonic() + REPLAY_DEADLINE_S
     with live.Display(console) as display:
-        while not shown.replayed and (due := loop.next_time()) is not None and due < LATEST_S:
+        while not shown.replayed and (due := loop.next_time()) is not None:
+            if due > LATEST_S or time.monotonic() > end:
+                break
             _pause(pacer, due, display, shown)
             loop.run_instant()
             observer.check()

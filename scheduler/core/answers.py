@@ -212,6 +212,8 @@ def _bind_refusal(state: State, pod: Pod | None, call: BindCall) -> str | None:
         return f"pod {call.ref} has its place on {reservation.node}, not on {call.node}"
     if reservation is None and state.gang_of.get(pod.uid) is not None:
         return f"pod {call.ref} has no place in a plan; the scheduler will ask again"
+    if reservation is None and (tight := _tight_nodes(state, pod).get(call.node)):
+        return f"pod {call.ref} cannot be bound to {call.node}: {tight}"
     if state.binding.get(pod.uid) and state.open[state.binding[pod.uid]].node != call.node:
         return f"pod {call.ref} is being bound to {state.open[state.binding[pod.uid]].node}"
     return None

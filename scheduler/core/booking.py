@@ -46,6 +46,8 @@ def _give_back(turn: Turn, reservation: Reservation) -> None:
         # It may have been sent: until its outcome is known the room counts as taken.
         state.open[number].orphan = True
         turn.effects.append(Cancel(turn.new_id(), number))
+    elif reservation.uncertain and uid in state.pods:
+        doubt(turn, uid, reservation.node)
     elif state.ledger.drop(uid):
         state.gains += 1
     pod = state.pods.get(uid)
@@ -56,3 +58,20 @@ def _give_back(turn: Turn, reservation: Reservation) -> None:
 def clear_nomination(turn: Turn, ref: PodRef) -> None:
     """Empty the pod's nominated node, which would keep room from others."""
     turn.effects.append(ClearNomination(turn.open("clear", ref), ref))
+
+
+def doubt(turn: Turn, uid: str, node: str) -> None:
+    """Keep a node shut while a Binding that was given up may still show to have landed."""
+    state = turn.state
+    state.doubts[uid] = (node, turn.now + state.settings.timeout_s)
+
+
+def end_doubts(turn: Turn) -> None:
+    """Believe after a while that a Binding never landed."""
+    state = turn.state
+    for uid in [uid for uid, (_, until) in state.doubts.items() if until <= turn.now]:
+        del state.doubts[uid]
+        state.gains += 1
+        pod = state.pods.get(uid)
+        if not (pod is not None and pod.holds_node) and uid not in state.reservations:
+            state.ledger.drop(uid)

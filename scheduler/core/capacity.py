@@ -189,6 +189,10 @@ class Ledger:
         fits = all(have.get(key, 0) - used.get(key, 0) >= want for key, want in requests.items())
         return fits and not (ports and self._ports_taken(room, ports))
 
+    def lost(self) -> list[str]:
+        """Names of nodes that are claimed but not known, sorted."""
+        return sorted(name for name, room in self._rooms.items() if room.node is None)
+
     # ── arrays ──
 
     def frame(self) -> Frame:

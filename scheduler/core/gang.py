@@ -88,6 +88,9 @@ class Memory:
     complete: int | None = None
     """Order of completion among all gangs."""
     waiting_since: float = 0.0
+    """Engine time of the completion, or of the last time it broke."""
+    relaxed: int = 0
+    """Levels by which the topology requirement has been relaxed."""
     admitted: bool = False
     """Whether min members were bound at once in this generation."""
     generation: str = ""
@@ -241,6 +244,7 @@ class Terms:
 
     group_missing: GroupKey | None
     options: Options
+    group_fault: str = ""
 
     @property
     def min(self) -> int:
@@ -284,6 +288,8 @@ def _stage(gang: Gang, terms: Terms) -> tuple[Stage, Reason, str]:
     held, waiting = gang.held, gang.count(Status.WAITING)
     if gang.count(Status.FAULTY) and not held + waiting:
         return Stage.INVALID, Reason.FAULT, "its declaration cannot be used"
+    if terms.group_fault and not held:
+        return Stage.INVALID, Reason.FAULT, terms.group_fault
     if not gang.is_alive():
         return Stage.DONE, Reason.NONE, ""
     if terms.group_missing is not None and not held:

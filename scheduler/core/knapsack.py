@@ -65,8 +65,8 @@ def cheapest_cover(items: Items, need: int, limits: Sequence[int] | None = None)
     "most value" to "least cost that covers".
 
     Parameters: `need` >= 1, at most the sum of the caps (ValueError otherwise). `limits`: new
-    domains at each depth that the answer is known not to exceed; they only make the packed costs
-    shorter. If it would exceed them, what is returned covers `need`, but may be any such choice.
+    domains at each depth that the answer is expected not to exceed: they make the packed costs
+    shorter. If it does exceed them, what is returned is any choice, and may not cover `need`.
     Complexity: O(m d need) time, m d need / 8 bytes.
 
     >>> one = np.ones((2, 3), dtype=np.int64)
@@ -103,8 +103,13 @@ def _opening_costs(items: Items, need: int, limits: Sequence[int] | None) -> Cos
     return np.cumsum(cost[::-1], axis=0)[::-1]
 
 
-def _weights(items: Items, new: BoolArray, left: IntArray, need: int) -> tuple[Costs, Costs, Any]:
+def _weights(
+    items: Items, new: BoolArray, left: IntArray, need: int, limits: Sequence[int]
+) -> tuple[Costs, Costs, Any]:
     """Weights that make a plain sum of costs compare like the tuple of all keys.
+
+    It is enough that the keys of the optimum do not overflow: a choice that is worse in one key
+    costs more than all lower keys of the optimum together, whatever its own are.
 
     Where 62 bits do not hold all keys, complex numbers do: numpy compares them lexicographically,
     real part first, and both parts are exact below 2**53. Keys beyond that (least important last)

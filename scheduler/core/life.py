@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from scheduler.core import booking, planning, starting
+from scheduler.core import booking, planning, roster, starting
 from scheduler.core import gang as gangs
 from scheduler.core.capacity import usable
 from scheduler.core.gang import HELD, Gang, Reason, Refusal, Stage, Status, Terms, judge
-from scheduler.core.planning import Plan
 from scheduler.core.queue import order
+from scheduler.core.seating import Plan
 from scheduler.core.state import State, Turn
 from scheduler.model import GangKey
 
 _ROUNDS = 1000
 """More rounds than any step can need; each but the last plans or gives back something."""
+
+_WORLD = GangKey("", "")
+"""No gang: the timer of what belongs to none."""
 
 _RECORDED = {
     Reason.NO_ROOM: "GangWaiting",
@@ -37,6 +40,7 @@ def settle(turn: Turn) -> None:
             break
     for key in looked_at | turn.told:
         _finish(turn, key)
+    _schedule_world(turn.state)
 
 
 # ── judging ──
@@ -59,8 +63,27 @@ def review(turn: Turn, key: GangKey) -> None:
         starting.release(turn, gang, keep_binding=True)
     _check_min(turn, gang)
     gang.life = judge(gang, _terms(state, gang))
-    _update_memory(turn, gang)
+    _update_memory(turn, gang, before.stage if before else None)
+    _relax(turn, gang)
     _update_index(state, gang)
+
+
+def _relax(turn: Turn, gang: Gang) -> None:
+    """Widen the topology requirement by one level each time its wait has passed."""
+    memory, after = gang.memory, gang.life.options.relax_after if gang.life else None
+    waits = gang.stage in (Stage.QUEUED, Stage.BROKEN)
+    steps = int((turn.now - memory.waiting_since) / after) if after and waits else 0
+    if gang.stage is not Stage.STARTING and steps != memory.relaxed:
+        memory.relaxed = steps
+        memory.refusal = None
+        gang.ask = None
+
+
+def _next_relaxation(gang: Gang, levels: int) -> list[float]:
+    after = gang.life.options.relax_after if gang.life else None
+    if not after or gang.stage not in (Stage.QUEUED, Stage.BROKEN) or gang.memory.relaxed > levels:
+        return []
+    return [gang.memory.waiting_since + (gang.memory.relaxed + 1) * after]
 
 
 def _terms(state: State, gang: Gang) -> Terms:
@@ -69,7 +92,7 @@ def _terms(state: State, gang: Gang) -> Terms:
     options = gangs.merged(gang, group)
     stated = options.min_available is not None or options.size is not None
     absent = key if key is not None and group is None and not stated else None
-    return Terms(absent, options)
+    return Terms(absent, options, group.fault if group is not None else "")
 
 
 def _forget(turn: Turn, gang: Gang) -> None:
@@ -115,8 +138,10 @@ def _is_usable(state: State, uid: str) -> bool:
     return node is not None and usable(pod.constraints, node) and not state.ledger.over(node.name)
 
 
-def _update_memory(turn: Turn, gang: Gang) -> None:
+def _update_memory(turn: Turn, gang: Gang, before: Stage | None) -> None:
     memory, stage = gang.memory, gang.stage
+    if stage is Stage.BROKEN and before is Stage.RUNNING:
+        memory.waiting_since = turn.now
     if stage is Stage.RUNNING:
         memory.admitted = True
         memory.backoff_next = 0.0
@@ -205,6 +230,8 @@ def _start(turn: Turn, gang: Gang, plan: Plan) -> None:
 
 def tick(turn: Turn) -> None:
     """Carry out what is due."""
+    booking.end_doubts(turn)
+    _evict_lost(turn)
     for key in turn.state.pop_due(turn.now):
         gang = turn.state.gangs.get(key)
         if gang is not None:
@@ -225,6 +252,22 @@ def _tick_gang(turn: Turn, gang: Gang) -> None:
         turn.state.gains += 1
 
 
+def _evict_lost(turn: Turn) -> None:
+    state = turn.state
+    for name in [name for name, due in state.lost_nodes.items() if due <= turn.now]:
+        del state.lost_nodes[name]
+        for uid in sorted(state.ledger.claims(name)):
+            pod = state.pods.get(uid)
+            if pod is not None and pod.node == name and state.gang_of.get(uid) and not pod.deleting:
+                starting.evict(turn, pod, f"node {name} is gone")
+
+
+def _schedule_world(state: State) -> None:
+    """Want a Tick for what belongs to no gang."""
+    times = [until for _, until in state.doubts.values()] + list(state.lost_nodes.values())
+    state.schedule(_WORLD, min(times, default=None))
+
+
 def _finish(turn: Turn, key: GangKey) -> None:
     """Tell people of a real change, once, and set the gang's next due time."""
     gang = turn.state.gangs.get(key)
@@ -237,6 +280,7 @@ def _finish(turn: Turn, key: GangKey) -> None:
         times.append(gang.deadline)
     if memory.backoff_until > turn.now:
         times.append(memory.backoff_until)
+    times += _next_relaxation(gang, len(turn.state.topology().levels))
     turn.state.schedule(key, min(times, default=None))
 
 
@@ -259,6 +303,8 @@ def synced(turn: Turn) -> None:
         return
     state.synced = True
     state.gains += 1
+    for name in state.ledger.lost():
+        roster.watch_lost(turn, name)
     waiting = sorted(state.gangs.values(), key=lambda gang: (gang.latest, gang.key))
     for gang in waiting:
         review(turn, gang.key)

@@ -94,7 +94,9 @@ def takeable(state: State, gang: Gang) -> list[str]:
     return [
         uid
         for uid, reservation in state.reservations.items()
-        if uid not in state.binding and state.gangs[reservation.gang].priority < gang.priority
+        if uid not in state.binding
+        and not reservation.uncertain
+        and state.gangs[reservation.gang].priority < gang.priority
     ]
 
 

@@ -22,6 +22,7 @@ def node_seen(turn: Turn, node: Node) -> None:
     if before == node:
         return
     turn.state.ledger.put_node(node)
+    turn.state.lost_nodes.pop(node.name, None)
     turn.state.gains += 1
     turn.suspect[node.name] = None
 
@@ -29,7 +30,15 @@ def node_seen(turn: Turn, node: Node) -> None:
 def node_gone(turn: Turn, name: str) -> None:
     """A node was deleted."""
     turn.state.ledger.drop_node(name)
+    watch_lost(turn, name)
     turn.suspect[name] = None
+
+
+def watch_lost(turn: Turn, name: str) -> None:
+    """Evict a lost node's members after a pause: a node may be registered anew with its pods."""
+    state = turn.state
+    if state.ledger.claims(name):
+        state.lost_nodes.setdefault(name, turn.now + state.settings.node_lost_s)
 
 
 # ── groups ──
@@ -101,7 +110,7 @@ def gang_key(state: State, pod: Pod) -> GangKey | None:
     if not state.is_ours(pod):
         return None
     declaration = pod.declaration
-    if declaration is not None and _is_gang(state, declaration.group):
+    if declaration is not None and declaration.name and _is_gang(state, declaration.group):
         return GangKey(pod.namespace, declaration.name)
     if pod.fault or state.accelerators(pod):
         return GangKey(pod.namespace, pod.name, pod=True)

@@ -27,6 +27,13 @@ class Shortage:
     short_by: tuple[tuple[str, int], ...] = ()
 
 
+def unknown_level(state: State, named: str) -> Shortage:
+    """The declaration names a level that no configuration or label knows."""
+    known = ", ".join(state.topology().levels) or "none"
+    text = f"never fits: level {named!r} is unknown; known levels: {known}"
+    return Shortage(True, text, level=named)
+
+
 def explain(state: State, pods: Sequence[Pod], level: int | None, no: NoRoom) -> Shortage:
     topology = state.topology()
     where = topology.levels[level] if level is not None else None

@@ -36,7 +36,7 @@ def cover(items: Items, fewest: int, need: int) -> IntArray:
         stage = _solve(_outline(items.take(alive), depth), known, need)
         _, domain = np.unique(items.paths[depth, alive], return_inverse=True)
         alive = alive[stage.useful[domain]]
-        known.append(stage.leaves)
+        known.append(stage.leaves or 0)
     return alive[_solve(items.take(alive), known, need).chosen]
 
 
@@ -56,10 +56,11 @@ def _outline(items: Items, depth: int) -> Items:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stage:
-    """The best choice, its number of new leaves, and all leaves that may be in one as small."""
+    """The best choice, its number of new leaves (None: there is no choice), and the leaves that
+    were looked at, which are all that can be in a choice as small."""
 
     chosen: IntArray
-    leaves: int
+    leaves: int | None
     useful: BoolArray
 
 
@@ -67,27 +68,32 @@ def _solve(items: Items, known: list[int], need: int) -> _Stage:
     """Guess how many new leaves are needed, from a lower bound upwards, and solve what is left.
 
     An answer within the guess is proven: all choices as small are among the leaves it was found
-    in. Where a higher guess brings no more leaves in, the answer stays the same.
+    in. One above the guess is the next guess. Where a guess brings no more leaves in, the answer
+    stays the same.
     """
     fewest, *inner = known
     group = np.zeros(items.caps.size, dtype=np.int64)
     tree = PriceTree(items.paths, items.caps, items.opened, group, fewest)
     bound = fewest_leaves(tree, inner, need)
-    guess = int(bound.fewest[0])
-    chosen, before, found = np.empty(0, np.int64), np.zeros(items.caps.size, np.bool_), [0]
+    guess, limit = int(bound.fewest[0]), 0
+    found = _Stage(np.empty(0, np.int64), None, np.zeros(items.caps.size, np.bool_))
     for step in count(1):
         useful = useful_leaves(tree, bound, inner, guess, need)
-        if (useful != before).any() and int(items.caps[useful].sum()) >= need:
-            within = np.flatnonzero(useful)
-            chosen = within[_affordable(items.take(within), need, [*known, guess])]
-            print('guess',guess,within.size,items.new_domains(chosen))
-            before, found = useful, items.new_domains(chosen)
-        if found[:-1] == known and found[-1] <= guess:
-            return _Stage(chosen, found[-1], useful)
-        guess = _next_guess(guess, step, found[-1] if found[:-1] == known else None)
+        if guess > limit or (useful != found.useful).any():
+            limit = 2 * guess
+            found = _best_of(items, useful, need, [*known, limit])
+        if found.leaves is not None and found.leaves <= guess:
+            return found
+        guess = guess + step if found.leaves is None else found.leaves
     raise AssertionError
 
 
-def _next_guess(guess: int, step: int, reached: int | None) -> int:
-    """A little more, but not more than what is known to do."""
-    return guess + step if reached is None else min(guess + step, reached)
+def _best_of(items: Items, useful: BoolArray, need: int, limits: list[int]) -> _Stage:
+    """The best choice of useful leaves within the limits."""
+    within = np.flatnonzero(useful)
+    if int(items.caps[within].sum()) >= need:
+        chosen = within[_affordable(items.take(within), need, limits)]
+        *outer, leaves = items.new_domains(chosen)
+        if outer == limits[:-1] and leaves <= limits[-1] and items.caps[chosen].sum() >= need:
+            return _Stage(chosen, leaves, useful)
+    return _Stage(np.empty(0, np.int64), None, useful)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core import booking, feasibility, hints, planning, ranking, roster
-from scheduler.core.gang import Gang, Reason, Refusal, Status
+from scheduler.core import booking, feasibility, hints, ranking, roster, seating
+from scheduler.core.gang import HELD, Gang, Reason, Refusal, Status
 from scheduler.core.messages import (
     Bind,
     BindReply,
@@ -16,7 +16,7 @@ from scheduler.core.messages import (
     Record,
     Wake,
 )
-from scheduler.core.planning import Plan
+from scheduler.core.seating import Plan
 from scheduler.core.state import OpenEffect, Reservation, State, Turn
 from scheduler.model import Pod, Start
 
@@ -31,11 +31,8 @@ def start(turn: Turn, gang: Gang, plan: Plan) -> None:
     """Reserve every seat of a plan at once and set the members going, in rank order."""
     state = turn.state
     assert gang.life is not None
-    size = planning.gang_size(gang)
-    taken = {gang.memory.ranks.get(ranking.slot(state.pods[uid])) for uid in _placed(gang)}
-    ranks = ranking.ranks(
-        plan.pods, size, gang.memory.ranks, {rank for rank in taken if rank is not None}
-    )
+    size = seating.gang_size(gang)
+    ranks = ranking.ranks(plan.pods, size, gang.memory.ranks, _taken_ranks(state, gang))
     _set_generation(state, gang, plan)
     gang.deadline = turn.now + _timeout(state, gang)
     how = start_of(state, gang, plan.pods)
@@ -72,6 +69,13 @@ def must_be_nominated(state: State, pod: Pod) -> bool:
 
 def _placed(gang: Gang) -> list[str]:
     return [*gang.by_status[Status.SEATED], *gang.by_status[Status.SUCCEEDED], *gang.reserved]
+
+
+def _taken_ranks(state: State, gang: Gang) -> set[int]:
+    """Ranks of members that sit or are about to, as their hints say."""
+    told = (hints.rank_of(state.pods[uid].hint) for item in HELD for uid in gang.by_status[item])
+    reserved = (state.reservations[uid].rank for uid in gang.reserved)
+    return {rank for rank in (*told, *reserved) if rank is not None}
 
 
 def _timeout(state: State, gang: Gang) -> float:
@@ -124,7 +128,7 @@ def hint_of(state: State, gang: Gang, pod: Pod, reservation: Reservation) -> dic
         gang=f"{gang.key.namespace}/{gang.key.name}",
         generation=gang.memory.generation,
         rank=reservation.rank,
-        size=planning.gang_size(gang),
+        size=seating.gang_size(gang),
         least=gang.life.min,
         role=ranking.role_of(pod),
         node=node,
@@ -137,10 +141,16 @@ def _nominate(turn: Turn, gang: Gang, pod: Pod) -> None:
     reservation = turn.state.reservations[pod.uid]
     number = turn.open("nominate", pod.ref, reservation.node)
     turn.effects.append(Nominate(number, pod.ref, reservation.node))
-    pause = turn.state.settings.nominate_again_s * 2.0**reservation.tries
+    settings = turn.state.settings
+    pause = _doubled(settings.nominate_again_s, reservation.tries, settings.backoff_max_s)
     reservation.nominated = True
     reservation.tries += 1
-    gang.retries[pod.uid] = turn.now + min(pause, turn.state.settings.backoff_max_s)
+    gang.retries[pod.uid] = turn.now + pause
+
+
+def _doubled(first: float, times: int, most: float) -> float:
+    """A pause that doubles with every try, up to ``most``; in seconds."""
+    return min(first * 2.0 ** min(times, 40), most)
 
 
 # ── giving up ──
@@ -209,8 +219,8 @@ def effect_done(turn: Turn, event: EffectDone) -> None:
         _settle_orphan(turn, effect, event.outcome)
     elif uid in state.reservations:
         _failed(turn, state.reservations[uid], event.outcome)
-    elif not (uid in state.pods and state.pods[uid].holds_node) and state.ledger.drop(uid):
-        state.gains += 1
+    elif not (uid in state.pods and state.pods[uid].holds_node):
+        _settle_orphan(turn, effect, event.outcome)
 
 
 def _answer(turn: Turn, effect: OpenEffect, event: EffectDone) -> None:
@@ -251,13 +261,9 @@ def _settle_orphan(turn: Turn, effect: OpenEffect, outcome: Outcome) -> None:
     if pod is not None and (pod.holds_node or uid in state.reservations):
         return
     if outcome is Outcome.TIMEOUT and pod is not None:
-        until = turn.now + state.settings.timeout_s
-        state.doubts[uid] = (effect.node, until)
-        gang = state.gangs.get(state.gang_of[uid]) if uid in state.gang_of else None
-        if gang is not None:
-            gang.retries[uid] = until
-        return
-    state.ledger.drop(uid)
+        booking.doubt(turn, uid, effect.node)
+    else:
+        state.ledger.drop(uid)
 
 
 def _failed(turn: Turn, reservation: Reservation, outcome: Outcome) -> None:
@@ -268,9 +274,15 @@ def _failed(turn: Turn, reservation: Reservation, outcome: Outcome) -> None:
         if state.node(reservation.node) is not None:
             back_off(turn, gang)
         return
+    settings = state.settings
+    pause = _doubled(settings.retry_s, reservation.tries, settings.retry_max_s)
     reservation.tries += 1
-    pause = state.settings.retry_s * 2.0 ** (reservation.tries - 1)
-    gang.retries[reservation.uid] = turn.now + min(pause, state.settings.retry_max_s)
+    # The node may have changed while the Binding was on its way; it is judged again.
+    turn.suspect[reservation.node] = None
+    reservation.uncertain = outcome is Outcome.TIMEOUT or (
+        reservation.uncertain and outcome is not Outcome.CONFLICT
+    )
+    gang.retries[reservation.uid] = turn.now + pause
     turn.touch(gang.key)
 
 
@@ -283,8 +295,6 @@ def retry_due(turn: Turn, gang: Gang) -> None:
     due = [uid for uid, at in gang.retries.items() if at <= turn.now]
     for uid in due:
         del gang.retries[uid]
-        if uid in state.doubts:
-            _end_doubt(turn, uid)
         reservation = state.reservations.get(uid)
         if reservation is None or uid in state.binding:
             continue
@@ -292,11 +302,3 @@ def retry_due(turn: Turn, gang: Gang) -> None:
             send_bind(turn, gang, state.pods[uid])
         elif not reservation.called:
             _nominate(turn, gang, state.pods[uid])
-
-
-def _end_doubt(turn: Turn, uid: str) -> None:
-    del turn.state.doubts[uid]
-    turn.state.gains += 1
-    pod = turn.state.pods.get(uid)
-    if not (pod is not None and pod.holds_node) and uid not in turn.state.reservations:
-        turn.state.ledger.drop(uid)

@@ -31,6 +31,8 @@ class Reservation:
     called: bool = False
     """Whether the scheduler has asked for this node alone, so that the nomination is known."""
     tries: int = 0
+    uncertain: bool = False
+    """Whether a Binding was sent whose outcome was never learnt."""
 
 
 @dataclass(slots=True)
@@ -73,6 +75,8 @@ class State:
     """Uid -> node of a bind call that waits for its answer."""
     doubts: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Uid -> node and end of a Binding given up whose outcome was never learnt."""
+    lost_nodes: dict[str, float] = field(default_factory=dict)
+    """Node that is gone while pods are bound to it -> when they are evicted."""
     anti: dict[str, tuple[AntiTerm, ...]] = field(default_factory=dict)
     """Uid -> required anti-affinity of pods that hold a node."""
     passed: dict[str, Pod] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from scheduler.core.quoting import quoted
 from scheduler.dialects.fields import EMPTY, Json
 
 _LONGEST = 900
+"""Bytes of a fault."""
 _MORE = "; and more"
 
 
@@ -29,7 +30,10 @@ class Faults:
         if not self._reasons:
             return ""
         line = "; ".join(self._reasons)
-        return line if len(line) <= _LONGEST else line[:_LONGEST] + _MORE
+        if len(line) <= _LONGEST // 4:  # four bytes are the most for one character
+            return line
+        raw = line.encode("utf-8", "replace")
+        return line if len(raw) <= _LONGEST else raw[:_LONGEST].decode("utf-8", "ignore") + _MORE
 
     def object_at(self, value: object, path: str) -> Json:
         """``value`` as a JSON object; null is an empty one, anything else is a fault."""

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from hypothesis import event, given, settings
+import pytest
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from placement_oracle import (
-    allowed,
-    asks,
-    brute_force,
-    every_way,
-    fabrics,
-    members_of,
-    objective,
-)
+from placement_oracle import allowed, asks, brute_force, fabrics, members_of, objective
 
+from scheduler.core import staged
 from scheduler.core.placement import NoRoom, Seats, place
 
+thorough = settings(
+    max_examples=1000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
-@settings(max_examples=2000, deadline=None)
+
+@pytest.fixture(params=["at once", "level by level"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Small clusters are solved in one table, unless prices are to be used from the start."""
+    if request.param == "level by level":
+        monkeypatch.setattr(staged, "PRICED_FROM", 0)
+    return request.param
+
+
+@thorough
 @given(st.data())
-def test_no_way_to_place_the_members_is_better(data: st.DataObject) -> None:
+def test_no_way_to_place_the_members_is_better(way: str, data: st.DataObject) -> None:
     fabric = data.draw(fabrics())
     ask = data.draw(asks(fabric))
     best = brute_force(fabric, ask)

@@ -1,0 +1,151 @@
+"""Carries the engine's effects out against a real API server."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+
+from scheduler.cluster import events
+from scheduler.cluster.backlog import Backlog
+from scheduler.cluster.events import POLITE_S, EventWriter
+from scheduler.cluster.mirror import Mirror
+from scheduler.cluster.resources import Meta
+from scheduler.cluster.transport import Transport
+from scheduler.cluster.writes import Result, Writer
+from scheduler.core.messages import (
+    Bind,
+    Cancel,
+    Effect,
+    EffectDone,
+    Evict,
+    Nominate,
+    Outcome,
+    PodGone,
+    Record,
+)
+from scheduler.model import Pod, PodRef
+from scheduler.service import Metrics, Post
+
+WORKERS = 16
+"""Requests under way at once; the measured optimum for bursts, and gentle on the API server."""
+
+LIMIT = 100_000
+"""Effects that may wait; a gang has one for each member."""
+
+log = logging.getLogger(__name__)
+
+
+class ClusterActuator:
+    """Worker threads that send effects in the order of their submission.
+
+    Every effect but Record and Cancel ends in exactly one EffectDone, after the PodSeen or PodGone
+    that its request brought to light. ``pods`` is the mirror that the watch feeds.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        pods: Mirror[Pod],
+        metrics: Metrics,
+        *,
+        workers: int = WORKERS,
+        limit: int = LIMIT,
+    ) -> None:
+        self._pods = pods
+        self._backlog = Backlog(limit)
+        self._stopped = threading.Event()
+        self._writer = Writer(transport, self._backlog.is_cancelled, self._stopped)
+        self._events = EventWriter(transport, metrics)
+        self._post: Post = _not_started
+        self._threads = [
+            threading.Thread(target=self._work, name=f"muster-effects-{at}", daemon=True)
+            for at in range(workers)
+        ]
+        self._scribe = threading.Thread(
+            target=self._write_events, name="muster-events", daemon=True
+        )
+
+    def start(self, post: Post) -> None:
+        """Start the workers; outcomes and what they learn go to ``post``."""
+        self._post = post
+        for thread in (*self._threads, self._scribe):
+            thread.start()
+
+    def submit(self, effects: Sequence[Effect]) -> None:
+        """Queue effects. What comes after ``stop`` is dropped: its outcome would interest nobody."""
+        for effect in effects:
+            if isinstance(effect, Record):
+                for note in events.of_record(effect):
+                    self._events.put(note)
+            elif not self._backlog.put(effect) and not self._backlog.closed:
+                self._end(effect, Result(Outcome.ERROR, "too many effects are waiting"))
+
+    def stop(self, deadline_s: float) -> None:
+        """Send nothing more, let what is under way end, then write the last Events, all within
+        ``deadline_s`` seconds."""
+        deadline = time.monotonic() + deadline_s
+        left = self._backlog.close()
+        self._stopped.set()
+        for effect in left:
+            self._end(effect, Result(Outcome.CANCELLED))
+        for thread in self._threads:
+            _join(thread, deadline)
+        self._events.stop(drop=False)
+        _join(self._scribe, deadline)
+        self._events.stop(drop=True)
+
+    # ── inner ──
+
+    def _work(self) -> None:
+        while (effect := self._backlog.take()) is not None:
+            self._end(effect, self._carry_out(effect))
+
+    def _carry_out(self, effect: Effect) -> Result:
+        try:
+            return self._writer.carry_out(effect)
+        except Exception as error:
+            log.exception("effect %s failed", effect)
+            return Result(Outcome.ERROR, f"internal error: {error!r}")
+
+    def _end(self, effect: Effect, result: Result) -> None:
+        if isinstance(effect, Cancel):
+            return
+        self._backlog.done(effect)
+        ref: PodRef = effect.ref  # type: ignore[union-attr]
+        if result.pod is not None:
+            meta = Meta(ref.namespace, ref.name, ref.uid)
+            self._pods.observe(meta, result.pod, self._post)
+        if result.outcome is Outcome.GONE:
+            self._post(PodGone(ref.uid))
+        self._post(EffectDone(effect.id, result.outcome, result.detail))
+        self._tell(effect, result)
+
+    def _tell(self, effect: Effect, result: Result) -> None:
+        if result.outcome is Outcome.OK:
+            if isinstance(effect, Bind):
+                self._events.put(events.of_binding(effect))
+        elif result.outcome is not Outcome.CANCELLED:
+            log.info("%s: %s %s", _name(effect), result.outcome, result.detail)
+
+    def _write_events(self) -> None:
+        while (note := self._events.take()) is not None:
+            self._backlog.wait_idle(POLITE_S)
+            self._events.write(note)
+
+
+def _name(effect: Effect) -> str:
+    ref = getattr(effect, "ref", "")
+    node = f" to {effect.node}" if isinstance(effect, Bind | Nominate) else ""
+    because = f" because {effect.reason}" if isinstance(effect, Evict) else ""
+    return f"{type(effect).__name__} {ref}{node}{because}"
+
+
+def _join(thread: threading.Thread, deadline: float) -> None:
+    if thread.is_alive():
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _not_started(event: object) -> None:
+    raise RuntimeError(f"the actuator was not started, so nobody hears of {event}")
