@@ -94,7 +94,7 @@ class GlobalSampler:
 
         first, last = self.consumed, self.consumed + self.global_batch
         self.consumed = last
-        positions = torch.arange(first + rank, last, world_size)
+        positions = torch.arange(first, last)[rank::world_size]
         epochs = positions // self.samples
         parts = [
             self._permutation(epoch)[positions[epochs == epoch] % self.samples]

@@ -74,7 +74,7 @@ class ClusterActuator:
             thread.start()
 
     def submit(self, effects: Sequence[Effect]) -> None:
-        """Queue effects. What comes after ``stop`` is dropped: its outcome would interest nobody."""
+        """Queue effects. After ``stop`` they are dropped: nobody waits for their outcome."""
         for effect in effects:
             if isinstance(effect, Record):
                 for note in events.of_record(effect):

@@ -60,8 +60,7 @@ def of_record(effect: Record) -> list[Note]:
 
 
 class EventWriter:
-    """One thread that writes Events one by one. ``lets_others_first`` waits for the given seconds
-    at most while other writes are under way."""
+    """A bounded queue of Events, and how one is written."""
 
     def __init__(self, transport: Transport, metrics: Metrics) -> None:
         self._transport = transport

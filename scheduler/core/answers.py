@@ -17,6 +17,7 @@ from scheduler.core.messages import (
     Prioritize,
     PrioritizeReply,
 )
+from scheduler.core.rooming import is_behind
 from scheduler.core.roster import gang_key
 from scheduler.core.state import PASSED_LIMIT, State, Turn
 from scheduler.model import GangKey, Pod, PodRef
@@ -136,12 +137,14 @@ def _current(state: State, gang: Gang) -> tuple[Reason, str]:
 
 
 def _kept_by(state: State, gang: Gang) -> str:
-    """Which broken gangs keep room from this one."""
+    """Which gang keeps room from this one: a broken one, or one that has waited long."""
     keepers = sorted(
         key
         for key in state.broken
         if key != gang.key and state.gangs[key].priority >= gang.priority
     )
+    if state.kept is not None and is_behind(state, gang):
+        keepers.append(state.kept.gang)
     return f"; capacity is kept for gang {keepers[0]}" if keepers else ""
 
 

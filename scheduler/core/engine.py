@@ -56,6 +56,7 @@ def step(state: State, event: Event, now: float) -> Step:
 
     Changes ``state`` and nothing else. The same events at the same times give the same steps.
     """
+    state.now = now
     turn = Turn(state, now)
     if not _world(turn, event):
         _call(turn, event)

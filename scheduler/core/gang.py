@@ -89,6 +89,8 @@ class Memory:
     """Order of completion among all gangs."""
     waiting_since: float = 0.0
     """Engine time of the completion, or of the last time it broke."""
+    started_at: float | None = None
+    """Engine time at which min was bound first in this generation."""
     relaxed: int = 0
     """Levels by which the topology requirement has been relaxed."""
     admitted: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core import booking, planning, roster, starting
+from scheduler.core import backfill, booking, planning, roster, starting
 from scheduler.core import gang as gangs
 from scheduler.core.capacity import usable
 from scheduler.core.gang import HELD, Gang, Reason, Refusal, Stage, Status, Terms, judge
@@ -144,6 +144,7 @@ def _update_memory(turn: Turn, gang: Gang, before: Stage | None) -> None:
         memory.waiting_since = turn.now
     if stage is Stage.RUNNING:
         memory.admitted = True
+        memory.started_at = turn.now if memory.started_at is None else memory.started_at
         memory.backoff_next = 0.0
     if stage in (Stage.DONE, Stage.RUNNING, Stage.FORMING, Stage.INVALID) and memory.lost:
         memory.lost.clear()
@@ -180,6 +181,8 @@ def _plan(turn: Turn, fresh: list[GangKey]) -> bool:
     everyone = state.planned_at != state.gains
     state.planned_at = state.gains
     keys = state.wanting if everyone else [key for key in fresh if key in state.wanting]
+    if everyone or any(state.gangs[key].stage is Stage.QUEUED for key in keys):
+        backfill.update(turn)
     before = state.gains
     for gang in order(state.gangs[key] for key in keys):
         if gang.memory.backoff_until > turn.now or not _is_worth_a_try(state, gang):
@@ -280,6 +283,7 @@ def _finish(turn: Turn, key: GangKey) -> None:
         times.append(gang.deadline)
     if memory.backoff_until > turn.now:
         times.append(memory.backoff_until)
+    times += backfill.due_at(turn.state, gang)
     times += _next_relaxation(gang, len(turn.state.topology().levels))
     turn.state.schedule(key, min(times, default=None))
 

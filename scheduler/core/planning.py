@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from scheduler.core import ranking
 from scheduler.core.gang import HELD, Gang, Reason, Refusal, Status
-from scheduler.core.rooming import Kind, in_the_way, kind_of, room_of, takeable
+from scheduler.core.rooming import Kind, in_the_way, is_behind, kind_of, room_of, takeable
 from scheduler.core.seating import Effort, Plan, gang_size, seat
 from scheduler.core.shortfall import Shortage, explain, unknown_level
 from scheduler.core.state import State
@@ -33,7 +33,7 @@ def attempt(state: State, gang: Gang) -> Plan | Refusal:
     reason = Reason.NEVER if outcome.never else Reason.NO_ROOM
     refusal = Refusal(reason, outcome.text, state.gains)
     if gang.ask is not None:
-        state.refused[gang.ask] = refusal
+        state.refused[gang.ask, is_behind(state, gang)] = refusal
     return refusal
 
 
@@ -44,7 +44,7 @@ def refused(state: State, gang: Gang) -> Refusal | None:
         return None
     if gang.ask is None:
         gang.ask = _number(state, gang)
-    known = state.refused.get(gang.ask)
+    known = state.refused.get((gang.ask, is_behind(state, gang)))
     return known if known is not None and known.gains == state.gains else None
 
 
@@ -141,7 +141,8 @@ def _place(state: State, gang: Gang, pods: Sequence[Pod]) -> Plan | Shortage:
         taken = seat(Effort(state, gang, level, room_of(state, gang, lower)), pods)
         if isinstance(taken, Plan):
             return replace(taken, taken=in_the_way(state, lower, taken.nodes))
-    return explain(state, pods, level, outcome)
+    relaxes = options is not None and options.relax_after is not None
+    return explain(state, pods, level, outcome, relaxes=relaxes)
 
 
 def required_level(state: State, gang: Gang) -> int | None:

@@ -10,6 +10,7 @@ import numpy as np
 from scheduler.core import feasibility
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.gang import Gang, Status
+from scheduler.core.queue import place_of
 from scheduler.core.state import State
 from scheduler.model import Constraints, GangKey, Pod, Resources
 
@@ -55,7 +56,27 @@ def room_of(state: State, gang: Gang, lower: Sequence[str]) -> Room:
         _add(frame, free, reservation.node, state.pods[uid].requests, 1)
     if copied:
         np.maximum(free, 0, out=free)
-    return Room(frame, free, _open_rows(state, frame))
+    rows = _open_rows(state, frame)
+    if state.kept is not None and is_behind(state, gang):
+        rows[[frame.row[name] for name in state.kept.nodes if name in frame.row]] = False
+    return Room(frame, free, rows)
+
+
+def open_room(state: State) -> Room:
+    """The room as it is, whoever asks."""
+    frame = state.ledger.frame()
+    return Room(frame, frame.free, _open_rows(state, frame))
+
+
+def is_behind(state: State, gang: Gang) -> bool:
+    """Whether the kept nodes are shut to this gang: it queues behind and may not end in time."""
+    kept = state.kept
+    if kept is None or kept.gang == gang.key or kept.gang not in state.gangs:
+        return False
+    if place_of(gang) < place_of(state.gangs[kept.gang]):
+        return False
+    runtime = gang.life.options.max_runtime if gang.life else None
+    return runtime is None or kept.until is None or state.now + runtime > kept.until
 
 
 def _add(frame: Frame, table: Ints, node: str, amounts: Resources, sign: int) -> None:

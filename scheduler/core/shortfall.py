@@ -34,13 +34,16 @@ def unknown_level(state: State, named: str) -> Shortage:
     return Shortage(True, text, level=named)
 
 
-def explain(state: State, pods: Sequence[Pod], level: int | None, no: NoRoom) -> Shortage:
+def explain(
+    state: State, pods: Sequence[Pod], level: int | None, no: NoRoom, *, relaxes: bool
+) -> Shortage:
+    """What is short for these pods; a requirement that relaxes with time is never the last word."""
     topology = state.topology()
     where = topology.levels[level] if level is not None else None
     best = topology.domain_path(*no.best_domain) if no.best_domain else None
     fits = min(no.fits_in_best, len(pods))
     short = _short_by(state, pods[fits:])
-    never = _never(state, pods, level)
+    never = _never(state, pods, None if relaxes else level)
     text = f"{fits} of {len(pods)} placeable"
     if where is not None:
         text += f" in one {where.rpartition('/')[2]}"

@@ -47,11 +47,23 @@ class OpenEffect:
     """Whether its reservation ended while it was in flight."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Nodes that are kept for a gang that has waited long."""
+
+    gang: GangKey
+    nodes: frozenset[str]
+    until: float | None
+    """When what runs there will have ended, if all of it says so."""
+
+
 @dataclass(slots=True)
 class State:
     """Everything the engine knows. Only ``step`` changes it."""
 
     settings: Settings
+    now: float = 0.0
+    """Engine time of the last step, in seconds."""
     synced: bool = False
     ledger: Ledger = field(default_factory=Ledger)
     pods: dict[str, Pod] = field(default_factory=dict)
@@ -75,6 +87,7 @@ class State:
     """Uid -> node of a bind call that waits for its answer."""
     doubts: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Uid -> node and end of a Binding given up whose outcome was never learnt."""
+    kept: Kept | None = None
     lost_nodes: dict[str, float] = field(default_factory=dict)
     """Node that is gone while pods are bound to it -> when they are evicted."""
     anti: dict[str, tuple[AntiTerm, ...]] = field(default_factory=dict)
@@ -83,8 +96,8 @@ class State:
     """Plain pods that were answered before the watch showed them."""
     asks: dict[Hashable, int] = field(default_factory=dict)
     """What gangs ask for -> its number."""
-    refused: dict[int, Refusal] = field(default_factory=dict)
-    """Gangs alike fail alike: the last refusal by number of what was asked."""
+    refused: dict[tuple[int, bool], Refusal] = field(default_factory=dict)
+    """Gangs alike fail alike: the last refusal by what was asked, and whether behind ``kept``."""
     gains: int = 0
     """Grows whenever room may have come free."""
     planned_at: int = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.core.quoting import quoted
 from scheduler.dialects import values
-from scheduler.dialects.fields import Fault, Json, is_object_name, mapping, sequence
+from scheduler.dialects.fields import Fault, Json, is_label_value, is_object_name, mapping, sequence
 from scheduler.dialects.source import Found, GroupTerms, PodSource
 from scheduler.model import Declaration, GroupKey, Options
 
@@ -19,12 +19,12 @@ _FIELD = "spec.schedulingGroup.podGroupName"
 
 
 def read_pod(source: PodSource) -> Found:
-    """The PodGroup that the pod names; the name is an object's, so up to 253 characters."""
+    """The PodGroup that the pod names: a gang's name, or an object's of up to 253 characters."""
     group = source.spec.get("schedulingGroup")
     if group is None:
         return None
     name = mapping(group).get("podGroupName")
-    if not isinstance(name, str) or not is_object_name(name):
+    if not isinstance(name, str) or not (is_label_value(name) or is_object_name(name)):
         return Fault(f"{_FIELD}: {quoted(name)} is not the name of an object")
     return Declaration(name, NAME, group=GroupKey(KIND, source.namespace, name))
 

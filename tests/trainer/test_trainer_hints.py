@@ -43,15 +43,13 @@ def test_what_may_be_left_out_is_left_out() -> None:
     for field in ("min", "role", "clique", "gpus", "spot"):
         del raw[field]
     found = parse(json.dumps(raw))
-    assert (found.min, found.role, found.clique, found.gpus, found.spot) == (
-        4,
-        None,
-    ) + (None, None, False)
+    assert found.min == found.size
+    assert (found.role, found.clique, found.gpus, found.spot) == (None, None, None, False)
 
 
 def test_a_higher_version_is_refused_with_what_to_do() -> None:
     with pytest.raises(HintError, match=r"version 2 .* reads up to 1; upgrade"):
-        parse(json.dumps(hint(0, "n", v=2, rank="meaning changed")))
+        parse(json.dumps(hint(0, "n") | {"v": 2, "rank": "means something else"}))
 
 
 @pytest.mark.parametrize(

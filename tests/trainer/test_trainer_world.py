@@ -141,21 +141,22 @@ def test_torchrun_is_told_the_same() -> None:
         )
 
 
-class TestWorkers:
-    ENV = {
-        "RANK": "5",
-        "WORLD_SIZE": "8",
-        "LOCAL_RANK": "1",
-        "LOCAL_WORLD_SIZE": "4",
-        "GROUP_RANK": "1",
-        "MASTER_ADDR": "host",
-        "MASTER_PORT": "1234",
-        "TORCHELASTIC_RUN_ID": "run",
-        "TORCHELASTIC_RESTART_COUNT": "2",
-    }
+WORKER = {
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "4",
+    "GROUP_RANK": "1",
+    "MASTER_ADDR": "host",
+    "MASTER_PORT": "1234",
+    "TORCHELASTIC_RUN_ID": "run",
+    "TORCHELASTIC_RESTART_COUNT": "2",
+}
 
+
+class TestWorkers:
     def test_a_worker_is_read(self) -> None:
-        worker = read_worker(self.ENV)
+        worker = read_worker(WORKER)
         assert (worker.rank, worker.world_size, worker.local_rank) == (5, 8, 1)
         assert (worker.group_rank, worker.master_addr, worker.master_port) == (1, "host", 1234)
 
@@ -165,11 +166,11 @@ class TestWorkers:
     def test_a_store_that_outlives_attempts_gets_a_prefix_for_each(self) -> None:
         """With an unshared store the counts differ between agents, and must not matter."""
         served = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
-        assert read_worker(self.ENV | served).attempt == "run/2"
-        assert read_worker(self.ENV | served).store_is_served
+        assert read_worker(WORKER | served).attempt == "run/2"
+        assert read_worker(WORKER | served).store_is_served
         unshared = {"TORCHELASTIC_USE_AGENT_STORE": "False"}
-        assert read_worker(self.ENV | unshared).attempt == "run"
-        assert not read_worker(self.ENV | unshared).store_is_served
+        assert read_worker(WORKER | unshared).attempt == "run"
+        assert not read_worker(WORKER | unshared).store_is_served
 
     @pytest.mark.parametrize(
         ("change", "names"),
@@ -182,4 +183,4 @@ class TestWorkers:
     )
     def test_a_contradiction_is_an_error(self, change: dict[str, str], names: str) -> None:
         with pytest.raises(WorldError, match=names):
-            read_worker(self.ENV | change)
+            read_worker(WORKER | change)

@@ -1,0 +1,129 @@
+"""Muster's role allows every request that Muster makes, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from deploy_objects import installed, one
+from scheduler.cluster.events import EventWriter, Note
+from scheduler.cluster.resources import NODES, POD_GROUPS, PODS, Resource, pod_groups
+from scheduler.cluster.transport import Answer
+from scheduler.cluster.writes import Writer
+from scheduler.core.messages import Bind, ClearNomination, Effect, Evict, Nominate, Wake
+from scheduler.model import GangKey, PodRef
+from scheduler.service import Metrics
+
+REF = PodRef("team", "worker-0", "uid-0")
+
+EFFECTS: list[Effect] = [
+    Bind(1, REF, "n1", {}, GangKey("team", "gang"), ""),
+    Nominate(2, REF, "n1"),
+    ClearNomination(3, REF),
+    Wake(4, REF),
+    Evict(5, REF, "its node is lost"),
+]
+
+Permission = tuple[str, str, str]
+"""Verb, API group, resource."""
+
+_PATH = re.compile(
+    r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)(?:/namespaces/(?P<namespace>[^/]+))?"
+    r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<sub>[^/]+))?)?"
+)
+
+
+class Refusing:
+    """A transport to an API server that refuses every write, so that Muster looks at the pod."""
+
+    def __init__(self) -> None:
+        self.asked: set[Permission] = set()
+
+    def get(self, path: str, query: object = None) -> Answer:
+        return self._note("get", path, 404)
+
+    def post(self, path: str, body: Any) -> Answer:
+        return self._note("create", path, 409)
+
+    def patch(self, path: str, body: Any) -> Answer:
+        return self._note("patch", path, 409)
+
+    def _note(self, verb: str, path: str, status: int) -> Answer:
+        found = _PATH.fullmatch(path)
+        assert found is not None, path
+        whole = "/".join(part for part in (found["resource"], found["sub"]) if part)
+        self.asked.add((verb, found["group"] or "", whole))
+        return Answer(status, b"{}")
+
+
+def _watched() -> Iterator[Resource]:
+    yield from (NODES, PODS)
+    for group, versions in POD_GROUPS:
+        yield from (pod_groups(group, version) for version in versions)
+
+
+def _needed() -> set[Permission]:
+    transport = Refusing()
+    writer = Writer(transport, lambda _: False, threading.Event())  # type: ignore[arg-type]
+    for effect in EFFECTS:
+        writer.carry_out(effect)
+    events = EventWriter(transport, Metrics())  # type: ignore[arg-type]
+    events.write(Note(REF, "Scheduled", "Binding", "text"))
+    for resource in _watched():
+        found = _PATH.fullmatch(resource.path)
+        assert found is not None, resource
+        for verb in ("list", "watch"):
+            transport.asked.add((verb, found["group"] or "", found["resource"]))
+    return transport.asked
+
+
+def _allowed(role: dict[str, Any]) -> set[Permission]:
+    return {
+        (verb, group, resource)
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def test_every_request_of_muster_is_allowed() -> None:
+    assert _needed() - _allowed(one("ClusterRole", "muster")) == set()
+
+
+def test_nothing_is_allowed_that_muster_does_not_ask_for() -> None:
+    assert _allowed(one("ClusterRole", "muster")) - _needed() == set()
+
+
+def test_a_binding_the_status_and_an_eviction_are_among_the_requests() -> None:
+    # Guards the two tests above: they would agree on an empty set as well.
+    assert {
+        ("create", "", "pods/binding"),
+        ("create", "", "pods/eviction"),
+        ("patch", "", "pods/status"),
+        ("patch", "", "pods"),
+        ("get", "", "pods"),
+        ("create", "events.k8s.io", "events"),
+        ("watch", "", "nodes"),
+        ("list", "scheduling.k8s.io", "podgroups"),
+    } <= _needed()
+
+
+@pytest.mark.parametrize("role", ["system:kube-scheduler", "system:volume-scheduler"])
+def test_the_second_scheduler_has_the_roles_that_kubernetes_keeps_for_schedulers(role: str) -> None:
+    bound = [
+        item["subjects"]
+        for item in installed()
+        if item["kind"] == "ClusterRoleBinding" and item["roleRef"]["name"] == role
+    ]
+    account = {"kind": "ServiceAccount", "name": "muster", "namespace": "muster-system"}
+    assert bound == [[account]]
+
+
+def test_no_wildcard_is_granted() -> None:
+    granted = [part for item in installed() if "rules" in item for part in str(item["rules"])]
+    assert "*" not in granted
