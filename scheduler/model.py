@@ -167,6 +167,11 @@ class Options:
     timeout: float | None = None
     """Seconds that a reservation may stay unbound."""
     max_runtime: float | None = None
+    first: int | None = None
+    """Members that its controller makes at first; the rest come when those run. They start when
+    these exist, and room for the rest is kept."""
+    partners: tuple[tuple[str, str], ...] = ()
+    """(namespace, name) of gangs that are admitted only together with this one, itself included."""
     start: Start | None = None
 
 

@@ -224,6 +224,8 @@ def merged(gang: Gang, group: Group | None) -> Options:
         communication=_first(stated, "communication"),
         timeout=_first(stated, "timeout"),
         max_runtime=_first(stated, "max_runtime"),
+        first=_most(pods, group, "first"),
+        partners=_first(stated, "partners") or (),
         start=_first(stated, "start"),
     )
 

@@ -73,6 +73,8 @@ class Collection:
         self.objects: dict[tuple[str, str], Json] = {}
         self.history: list[tuple[int, bytes]] = []
         self.compacted = 0
+        self.watches = 0
+        """How many watches were ever opened."""
         self.cut = 0
         """Changes when all open watches have to end at once."""
         self.ended = 0
@@ -203,6 +205,10 @@ class FakeApi:
     def wait(self, condition: Callable[[], bool]) -> None:
         with self.changed:
             assert self.changed.wait_for(condition, PATIENCE_S)
+
+    def wait_for_watch(self, path: str, count: int = 1) -> None:
+        """Wait until a collection has been watched that often."""
+        self.wait(lambda: self.collections[path].watches >= count)
 
     def wait_for_request(self, method: str, path: str, count: int = 1, query: str = "") -> None:
         self.wait(lambda: self.count(method, path, query) >= count)
@@ -370,19 +376,21 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, {"resources": [{"name": name} for name in groups[group][version]]}
 
     def _watch(self, request: Request) -> None:
-        found = self.api.collections.get(request.path)
-        if found is None:
-            self._status(404, "not served")
-            return
         since = int(request.query["resourceVersion"])
-        if since < found.compacted:
-            self._status(410, "too old resource version")
+        with self.api.changed:
+            found = self.api.collections.get(request.path)
+            expired = found is not None and since < found.compacted
+            marks = (found.cut, found.ended) if found else (0, 0)
+            if found and not expired:
+                found.watches += 1
+                self.api.changed.notify_all()
+        if found is None or expired:
+            self._status(410 if found else 404, "too old resource version")
             return
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        marks = found.cut, found.ended
         ends = time.monotonic() + float(request.query["timeoutSeconds"])
         for line in self._lines(found, since, marks, ends):
             self._chunk(line + b"\n")
@@ -395,22 +403,21 @@ class _Handler(BaseHTTPRequestHandler):
     def _lines(
         self, found: Collection, since: int, marks: tuple[int, int], ends: float
     ) -> Iterator[bytes]:
+        def over() -> bool:
+            return self.api.stopped or (found.cut, found.ended) != marks
+
+        def fresh() -> list[tuple[int, bytes]]:
+            return [item for item in found.history if item[0] > since]
+
         while True:
             with self.api.changed:
-                self.api.changed.wait_for(
-                    lambda: (
-                        self.api.stopped
-                        or (found.cut, found.ended) != marks
-                        or any(version > since for version, _ in found.history)
-                    ),
-                    max(0.0, ends - time.monotonic()),
-                )
-                fresh = [item for item in found.history if item[0] > since]
-                over = self.api.stopped or (found.cut, found.ended) != marks
-            for version, line in fresh:
+                left = max(0.0, ends - time.monotonic())
+                self.api.changed.wait_for(lambda: over() or fresh(), left)
+                lines, last = fresh(), over()
+            for version, line in lines:
                 since = version
                 yield line
-            if over or (not fresh and time.monotonic() >= ends):
+            if last or (not lines and time.monotonic() >= ends):
                 return
 
     # ── writes ──

@@ -1,4 +1,4 @@
-"""The view keeps the engine's picture equal to the API server's, whatever happens to its watches."""
+"""The view keeps the engine's picture true, whatever happens to its watches."""
 
 from __future__ import annotations
 
@@ -26,11 +26,6 @@ def view(transport: Transport, world: RecordingWorld) -> Iterator[View]:
     view = View(transport, world, pace=QUICK)
     yield view
     view.stop()
-
-
-def watching(api: FakeApi, path: str, count: int = 1) -> None:
-    """Wait until a resource has been watched that often."""
-    api.wait_for_request("GET", path, count, "watch=1")
 
 
 class TestFirstList:
@@ -122,7 +117,7 @@ class TestFirstList:
 
     def test_requests_carry_the_token(self, api: FakeApi, view: View) -> None:
         view.start()
-        watching(api, PODS)
+        api.wait_for_watch(PODS)
         assert {request.headers["Authorization"] for request in api.requests} == {"Bearer a-token"}
 
 
@@ -133,8 +128,8 @@ class TestWatch:
         api.put(PODS, pod("g", nodeName="n1"))
         view.start()
         world.wait(lambda: world.synced)
-        watching(api, PODS)
-        watching(api, NODES)
+        api.wait_for_watch(PODS)
+        api.wait_for_watch(NODES)
 
     def test_changes_arrive(self, api: FakeApi, world: RecordingWorld) -> None:
         api.put(PODS, pod("h"))
@@ -194,7 +189,7 @@ class TestWatch:
     ) -> None:
         version = api.bookmark(PODS)
         api.cut(PODS, in_order=True)
-        watching(api, PODS, 2)
+        api.wait_for_watch(PODS, 2)
         api.put(PODS, pod("h"))
         world.wait(lambda: "uid-h" in world.pods)
         assert api.count("GET", PODS, "limit=") == 1
@@ -207,6 +202,7 @@ class TestWatch:
         self, api: FakeApi, world: RecordingWorld
     ) -> None:
         api.cut(PODS)
+        api.wait_for_watch(PODS, 2)
         api.put(PODS, pod("h"))
         world.wait(lambda: "uid-h" in world.pods)
         assert api.count("GET", PODS, "limit=") == 1
@@ -232,7 +228,7 @@ class TestWatch:
         api.say(PODS, line)
         world.wait(lambda: set(world.pods) == {"uid-h"})
         assert world.restarts("pods", reason) == 1
-        watching(api, PODS, 2)
+        api.wait_for_watch(PODS, 2)
 
     def test_a_version_too_old_leads_to_a_new_list(
         self, api: FakeApi, world: RecordingWorld
@@ -283,7 +279,7 @@ class TestSilence:
         pace = Pace(first_s=0.01, longest_s=0.05, watch_s=60, idle_s=0.1, discover_s=30)
         view = View(transport, world, pace=pace)
         view.start()
-        watching(api, PODS, 3)
+        api.wait_for_watch(PODS, 3)
         view.stop()
         assert world.restarts("pods", "idle") >= 2
 
@@ -292,8 +288,8 @@ class TestSilence:
     ) -> None:
         view = View(transport, world, pace=QUICK)
         view.start()
-        watching(api, PODS)
-        watching(api, NODES)
+        api.wait_for_watch(PODS)
+        api.wait_for_watch(NODES)
         view.stop()
         api.put(PODS, pod("late"))
         assert "uid-late" not in world.pods
@@ -335,7 +331,7 @@ class TestPodGroups:
         path = api.serve("scheduling.x-k8s.io", "v1alpha1", "podgroups")
         api.put(path, pod_group("a", 3))
         view.start()
-        watching(api, path)
+        api.wait_for_watch(path)
         key = next(iter(world.groups.values())).key
         api.cut(path)
         api.withdraw("scheduling.x-k8s.io")

@@ -78,9 +78,14 @@ class Programme:
         costs = np.zeros(size)
         costs[self._of_level(level)] = 1
         self.highs.changeColsCost(size, np.arange(size, dtype=np.int32), costs)
+        return self._solve("choose") or self._solve("off")
+
+    def _solve(self, presolve: str) -> int | None:
+        """Infeasible is believed only without presolve, which has called feasible ones so."""
+        self.highs.setOptionValue("presolve", presolve)
+        self.highs.clearSolver()
         self.highs.run()
-        status = self.highs.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible:
+        if self.highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
             return None
-        assert status == highspy.HighsModelStatus.kOptimal, status
+        assert self.highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
         return round(self.highs.getObjectiveValue())

@@ -16,10 +16,10 @@ def fabric_of(*labels: tuple[str | None, ...]) -> Fabric:
     domains = np.full((levels, len(labels)), -1, dtype=np.int32)
     for level in range(levels):
         paths = [tuple(row[: level + 1]) for row in labels]
-        known = sorted({path for path in paths if None not in path})
+        known = {p: i for i, p in enumerate(sorted({p for p in paths if None not in p}))}
         for node, path in enumerate(paths):
-            if path in known:
-                domains[level, node] = known.index(path)
+            if None not in path:
+                domains[level, node] = known[path]
     return Fabric(domains)
 
 
@@ -142,3 +142,28 @@ def asks(draw: st.DrawFn, fabric: Fabric, max_count: int = 5) -> Ask:
         near=near,
         within=within,
     )
+
+
+def random_cluster(rng: np.random.Generator, least: int = 128, most: int = 1024) -> Fabric:
+    """Blocks of racks of nodes; sometimes some nodes lack the rack label, or both."""
+    nodes = int(rng.integers(least, most + 1))
+    rack = np.arange(nodes) // int(rng.choice([4, 8, 16, 32]))
+    block = rack // int(rng.choice([2, 4, 8, 16]))
+    labels = [[f"b{b:03d}", f"r{r:04d}"] for b, r in zip(block, rack, strict=True)]
+    if rng.random() < 0.3:
+        for node in np.flatnonzero(rng.random(nodes) < 0.05):
+            labels[node][1] = None
+            labels[node][0] = labels[node][0] if rng.random() < 0.7 else None
+    return fabric_of(*map(tuple, labels))
+
+
+def random_ask(rng: np.random.Generator, fabric: Fabric, most: int = 1024) -> Ask:
+    """Members alike on nodes of 8 accelerators, free and busy in any mixture; they often fit."""
+    idle, busy = rng.uniform(0, 0.5), rng.uniform(0, 0.5)
+    kind = rng.random(fabric.nodes)
+    some = rng.integers(1, 9, fabric.nodes)
+    free = np.where(kind < idle, 8, np.where(kind < idle + busy, 0, some))
+    per_member = int(rng.choice([1, 1, 2, 3, 4, 8]))
+    fits = free // per_member
+    count = max(1, min(most, int(fits.sum() * rng.uniform(0.02, 0.95))))
+    return ask_for(count, fits.tolist(), free=free.tolist(), per_member=per_member)
