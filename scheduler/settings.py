@@ -50,6 +50,8 @@ class Settings:
     """Seconds before a nomination that no one-node filter call followed is sent again; doubles."""
     node_lost_s: float = 10.0
     """Seconds that a node may be gone before members bound to it are evicted to be replaced."""
+    phase_s: float = 600.0
+    """Seconds that room is kept for members which their controller makes in a later phase."""
     backfill_wait_s: float = 600.0
     """Seconds after which capacity is kept for a gang that does not fit."""
     accelerators: tuple[str, ...] = ACCELERATORS

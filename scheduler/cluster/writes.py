@@ -98,7 +98,8 @@ class Writer:
                 return self._lost(request, error)
             if answer.status != 429 or isinstance(effect, Evict):
                 return self._answered(request, answer)
-            self._stopped.wait(min(answer.retry_after_s or 1.0, THROTTLED_MOST_S))
+            asked = answer.retry_after_s
+            self._stopped.wait(min(1.0 if asked is None else asked, THROTTLED_MOST_S))
         return Result(Outcome.ERROR, answer.text)
 
     # ── requests ──

@@ -221,7 +221,8 @@ def _blockers(state: State, gang: Gang) -> list[str]:
     return [
         str(key)
         for key, other in sorted(state.gangs.items())
-        if key != gang.key and (other.memory.lost or _holds(state, other, wanted))
+        if key != gang.key
+        and (other.memory.lost or other.memory.ahead or _holds(state, other, wanted))
     ]
 
 

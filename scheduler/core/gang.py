@@ -54,6 +54,7 @@ class Reason(StrEnum):
     NO_ROOM = "NoRoom"
     NEVER = "NeverFits"
     BACKOFF = "BackOff"
+    PARTNER = "WaitsForPartner"
     PARTIAL = "Partial"
 
 
@@ -103,6 +104,8 @@ class Memory:
     backoff_until: float = 0.0
     backoff_next: float = 0.0
     lost: list[Seat] = field(default_factory=list)
+    ahead: list[Seat] = field(default_factory=list)
+    """Room for members that the controller makes in a later phase."""
     refusal: Refusal | None = None
     """Why the last plan failed; None after a success or before the first try."""
     told: tuple[Reason, str, float] | None = None
@@ -129,6 +132,8 @@ class Life:
     reason: Reason
     text: str
     min: int
+    least: int
+    """Members that must be there at once: min, or fewer if more come in a later phase."""
     options: Options
 
 
@@ -189,8 +194,17 @@ class Gang:
     def lacking(self, *wanted: Status, with_reserved: bool = False) -> int:
         """How many more members it takes to make up min, and each role's min, with only these."""
         life = self.life
-        least, role_min = (life.min, life.options.role_min) if life else (1, ())
+        least, role_min = (life.least, life.options.role_min) if life else (1, ())
+        role_min = role_min if life and life.least == life.min else ()
         return lacking(self, least, role_min, *wanted, with_reserved=with_reserved)
+
+    @property
+    def ahead(self) -> int:
+        """Members of later phases that do not exist yet."""
+        life = self.life
+        if life is None or life.least == life.min:
+            return 0
+        return max(0, life.min - self.held - self.count(Status.WAITING))
 
     @property
     def priority(self) -> int:
@@ -256,9 +270,15 @@ class Terms:
         by_role = sum(number for _, number in self.options.role_min)
         return max(self.options.min_available or self.options.size or 1, by_role)
 
+    @property
+    def least(self) -> int:
+        """Members that must be there at once for the first phase."""
+        return min(self.options.first or self.min, self.min)
+
     def lacking(self, gang: Gang, *wanted: Status) -> int:
-        """Members missing to min, with only these."""
-        return lacking(gang, self.min, self.options.role_min, *wanted)
+        """Members missing to the first phase, with only these."""
+        role_min = self.options.role_min if self.least == self.min else ()
+        return lacking(gang, self.least, role_min, *wanted)
 
 
 def lacking(
@@ -285,7 +305,7 @@ def judge(gang: Gang, terms: Terms) -> Life:
     does not is broken, whether it ran before or was never whole.
     """
     stage, reason, text = _stage(gang, terms)
-    return Life(stage, reason, text, terms.min, terms.options)
+    return Life(stage, reason, text, terms.min, terms.least, terms.options)
 
 
 def _stage(gang: Gang, terms: Terms) -> tuple[Stage, Reason, str]:
@@ -319,8 +339,8 @@ def _queued(gang: Gang) -> tuple[Stage, Reason, str]:
 
 def _too_few(gang: Gang, terms: Terms) -> str:
     there = gang.held + gang.count(Status.WAITING)
-    text = f"{there} of {terms.min} pods exist"
-    if there >= terms.min:
+    text = f"{there} of {terms.least} pods exist"
+    if there >= terms.least:
         text += f"; {terms.lacking(gang, *HELD, Status.WAITING)} more needed by role"
     asides = [
         f"{gang.count(item)} {item.value}"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from scheduler.core import backfill, booking, planning, roster, starting
-from scheduler.core import gang as gangs
+from scheduler.core import admission, backfill, booking, planning, roster, starting
 from scheduler.core.capacity import usable
-from scheduler.core.gang import HELD, Gang, Reason, Refusal, Stage, Status, Terms, judge
-from scheduler.core.queue import order
-from scheduler.core.seating import Plan
+from scheduler.core.gang import Gang, Reason, Seat, Stage, Status, judge
+from scheduler.core.judging import can_complete, terms_of
 from scheduler.core.state import State, Turn
 from scheduler.model import GangKey
 
@@ -36,7 +34,7 @@ def settle(turn: Turn) -> None:
         for key in fresh:
             looked_at[key] = None
             review(turn, key)
-        if not turn.touched and not (turn.state.synced and _plan(turn, fresh)):
+        if not turn.touched and not (turn.state.synced and admission.plan(turn, fresh)):
             break
     for key in looked_at | turn.told:
         _finish(turn, key)
@@ -56,13 +54,13 @@ def review(turn: Turn, key: GangKey) -> None:
         _forget(turn, gang)
         return
     before = gang.life
-    gang.life = judge(gang, _terms(state, gang))
+    gang.life = judge(gang, terms_of(state, gang))
     if before is not None and before.options != gang.life.options:
         gang.ask = None
         gang.memory.refusal = None
         starting.release(turn, gang, keep_binding=True)
     _check_min(turn, gang)
-    gang.life = judge(gang, _terms(state, gang))
+    gang.life = judge(gang, terms_of(state, gang))
     _update_memory(turn, gang, before.stage if before else None)
     _relax(turn, gang)
     _update_index(state, gang)
@@ -84,15 +82,6 @@ def _next_relaxation(gang: Gang, levels: int) -> list[float]:
     if not after or gang.stage not in (Stage.QUEUED, Stage.BROKEN) or gang.memory.relaxed > levels:
         return []
     return [gang.memory.waiting_since + (gang.memory.relaxed + 1) * after]
-
-
-def _terms(state: State, gang: Gang) -> Terms:
-    key = min(gang.groups) if gang.groups else None
-    group = state.groups.get(key) if key else None
-    options = gangs.merged(gang, group)
-    stated = options.min_available is not None or options.size is not None
-    absent = key if key is not None and group is None and not stated else None
-    return Terms(absent, options, group.fault if group is not None else "")
 
 
 def _forget(turn: Turn, gang: Gang) -> None:
@@ -123,11 +112,7 @@ def _check_min(turn: Turn, gang: Gang) -> None:
     if not gang.reserved or gang.life is None or gang.memory.admitted:
         return
     if planning.missing(gang):
-        starting.release(turn, gang, keep_binding=_can_complete(gang))
-
-
-def _can_complete(gang: Gang) -> bool:
-    return not gang.lacking(*HELD, Status.WAITING)
+        starting.release(turn, gang, keep_binding=can_complete(gang))
 
 
 def _is_usable(state: State, uid: str) -> bool:
@@ -152,6 +137,9 @@ def _update_memory(turn: Turn, gang: Gang, before: Stage | None) -> None:
     while len(memory.lost) > planning.missing(gang):
         memory.lost.pop(0)
         turn.state.gains += 1
+    if memory.ahead and (stage is not Stage.STARTING and not gang.ahead):
+        memory.ahead.clear()
+        turn.state.gains += 1
     if stage in (Stage.FORMING, Stage.INVALID, Stage.DONE):
         memory.complete = None
     elif memory.complete is None and turn.state.synced:
@@ -166,66 +154,10 @@ def _update_index(state: State, gang: Gang) -> None:
         state.wanting[gang.key] = None
     else:
         state.wanting.pop(gang.key, None)
-    if gang.memory.lost:
+    if gang.memory.lost or gang.memory.ahead:
         state.broken[gang.key] = None
     else:
         state.broken.pop(gang.key, None)
-
-
-# ── planning ──
-
-
-def _plan(turn: Turn, fresh: list[GangKey]) -> bool:
-    """Try the gangs that may start now, in order; whether anything was planned or given back."""
-    state = turn.state
-    everyone = state.planned_at != state.gains
-    state.planned_at = state.gains
-    keys = state.wanting if everyone else [key for key in fresh if key in state.wanting]
-    if everyone or any(state.gangs[key].stage is Stage.QUEUED for key in keys):
-        backfill.update(turn)
-    before = state.gains
-    for gang in order(state.gangs[key] for key in keys):
-        if gang.memory.backoff_until > turn.now or not _is_worth_a_try(state, gang):
-            continue
-        _try(turn, gang)
-    return bool(turn.touched) or state.gains != before
-
-
-def _is_worth_a_try(state: State, gang: Gang) -> bool:
-    refusal = gang.memory.refusal
-    return refusal is None or refusal.gains != state.gains
-
-
-def _try(turn: Turn, gang: Gang) -> None:
-    state = turn.state
-    if not gang.memory.admitted and not _can_complete(gang):
-        return
-    outcome = planning.attempt(state, gang)
-    if isinstance(outcome, Refusal):
-        _refuse(turn, gang, outcome)
-        return
-    for key in outcome.taken:
-        starting.release(turn, state.gangs[key], keep_binding=True)
-        turn.touch(key)
-    _start(turn, gang, outcome)
-
-
-def _refuse(turn: Turn, gang: Gang, refusal: Refusal) -> None:
-    gang.memory.refusal = refusal
-    life = gang.life
-    if life is None or (refusal.reason, refusal.text) != (life.reason, life.text):
-        gang.life = judge(gang, _terms(turn.state, gang))
-        turn.told[gang.key] = None
-
-
-def _start(turn: Turn, gang: Gang, plan: Plan) -> None:
-    starting.start(turn, gang, plan)
-    lost = gang.memory.lost
-    for node in plan.nodes:
-        seat = next((seat for seat in lost if seat.node == node), None)
-        if seat is not None:
-            lost.remove(seat)
-    turn.touch(gang.key)
 
 
 # ── time ──
@@ -249,10 +181,15 @@ def _tick_gang(turn: Turn, gang: Gang) -> None:
     memory = gang.memory
     if memory.refusal and memory.refusal.reason is Reason.BACKOFF:
         memory.refusal = None if memory.backoff_until <= turn.now else memory.refusal
-    kept = [seat for seat in gang.memory.lost if seat.until > turn.now]
-    if len(kept) < len(gang.memory.lost):
-        gang.memory.lost = kept
+    memory.lost = _still_kept(turn, memory.lost)
+    memory.ahead = _still_kept(turn, memory.ahead)
+
+
+def _still_kept(turn: Turn, seats: list[Seat]) -> list[Seat]:
+    kept = [seat for seat in seats if seat.until > turn.now]
+    if len(kept) < len(seats):
         turn.state.gains += 1
+    return kept
 
 
 def _evict_lost(turn: Turn) -> None:
@@ -278,7 +215,7 @@ def _finish(turn: Turn, key: GangKey) -> None:
         return
     _record_change(turn, gang)
     memory = gang.memory
-    times = [seat.until for seat in memory.lost] + list(gang.retries.values())
+    times = [seat.until for seat in (*memory.lost, *memory.ahead)] + list(gang.retries.values())
     if gang.reserved:
         times.append(gang.deadline)
     if memory.backoff_until > turn.now:

@@ -18,13 +18,14 @@ _ASKS_KEPT = 4096
 """Different asks that are remembered; forgetting them costs one more attempt each."""
 
 
-def attempt(state: State, gang: Gang) -> Plan | Refusal:
+def attempt(state: State, gang: Gang, *, alone: bool = True) -> Plan | Refusal:
     """Place what the gang wants placed now, or say why not.
 
     A fresh gang: all members, else the mandatory part whole. An admitted one: all that wait, else
-    the mandatory part, else one.
+    the mandatory part, else one. What is refused to a gang that is not ``alone``, because its
+    partners take room, is not remembered for others.
     """
-    known = refused(state, gang)
+    known = refused(state, gang) if alone else None
     if known is not None:
         return known
     outcome = _best(state, gang, waiting_pods(state, gang))
@@ -32,7 +33,7 @@ def attempt(state: State, gang: Gang) -> Plan | Refusal:
         return outcome
     reason = Reason.NEVER if outcome.never else Reason.NO_ROOM
     refusal = Refusal(reason, outcome.text, state.gains)
-    if gang.ask is not None:
+    if gang.ask is not None and alone:
         state.refused[gang.ask, is_behind(state, gang)] = refusal
     return refusal
 
@@ -133,16 +134,39 @@ def _place(state: State, gang: Gang, pods: Sequence[Pod]) -> Plan | Shortage:
         if named and state.topology().resolve(named) is None:
             return unknown_level(state, named)
     level = required_level(state, gang)
-    outcome = seat(Effort(state, gang, level, room_of(state, gang, ())), pods)
+    everyone = [*pods, *_ghosts(gang, pods)]
+    outcome = seat(Effort(state, gang, level, room_of(state, gang, ())), everyone)
     if isinstance(outcome, Plan):
-        return outcome
+        return _without_ghosts(outcome, pods)
     lower = takeable(state, gang)
     if lower:
-        taken = seat(Effort(state, gang, level, room_of(state, gang, lower)), pods)
+        taken = seat(Effort(state, gang, level, room_of(state, gang, lower)), everyone)
         if isinstance(taken, Plan):
-            return replace(taken, taken=in_the_way(state, lower, taken.nodes))
+            lower_gangs = in_the_way(state, lower, taken.nodes)
+            return replace(_without_ghosts(taken, pods), taken=lower_gangs)
     relaxes = options is not None and options.relax_after is not None
     return explain(state, pods, level, outcome, relaxes=relaxes)
+
+
+def _ghosts(gang: Gang, pods: Sequence[Pod]) -> list[Pod]:
+    """Stand-ins for members of later phases: alike to the largest that exists."""
+    if gang.memory.admitted or not gang.ahead:
+        return []
+    largest = max(pods, key=lambda pod: sorted(pod.requests.items()))
+    return [
+        replace(largest, name=f"{largest.name}~{number}", uid=f"{largest.uid}~{number}", index=None)
+        for number in range(gang.ahead)
+    ]
+
+
+def _without_ghosts(plan: Plan, pods: Sequence[Pod]) -> Plan:
+    """The plan with members that exist first, and those that do not apart."""
+    real = {pod.uid for pod in pods}
+    pairs = list(zip(plan.pods, plan.nodes, strict=True))
+    there = [pair for pair in pairs if pair[0].uid in real]
+    later = [pair for pair in pairs if pair[0].uid not in real]
+    nodes = tuple(node for _, node in there + later)
+    return Plan(tuple(pod for pod, _ in there), nodes, tuple(pod for pod, _ in later))
 
 
 def required_level(state: State, gang: Gang) -> int | None:

@@ -95,7 +95,7 @@ def _kept_seats(state: State, gang: Gang) -> list[tuple[str, Resources]]:
         (seat.node, seat.resources)
         for key in state.broken
         if key != gang.key and state.gangs[key].priority >= gang.priority
-        for seat in state.gangs[key].memory.lost
+        for seat in (*state.gangs[key].memory.lost, *state.gangs[key].memory.ahead)
     ]
 
 

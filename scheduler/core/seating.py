@@ -29,10 +29,12 @@ from scheduler.model import GangKey, Pod
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where each member goes; ``pods`` in rank order, ``nodes`` beside it."""
+    """Where each member goes; ``pods`` and then ``ghosts`` in rank order, ``nodes`` beside them."""
 
     pods: tuple[Pod, ...]
     nodes: tuple[str, ...]
+    ghosts: tuple[Pod, ...] = ()
+    """Members of later phases that do not exist yet."""
     taken: tuple[GangKey, ...] = ()
     """Gangs of lower priority whose open reservations stand in the way."""
 

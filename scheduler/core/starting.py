@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduler.core import booking, feasibility, hints, ranking, roster, seating
-from scheduler.core.gang import HELD, Gang, Reason, Refusal, Status
+from scheduler.core.gang import HELD, Gang, Reason, Refusal, Seat, Status
 from scheduler.core.messages import (
     Bind,
     BindReply,
@@ -36,13 +36,20 @@ def start(turn: Turn, gang: Gang, plan: Plan) -> None:
     _set_generation(state, gang, plan)
     gang.deadline = turn.now + _timeout(state, gang)
     how = start_of(state, gang, plan.pods)
-    for pod, node, rank in zip(plan.pods, plan.nodes, ranks, strict=True):
+    for pod, node, rank in zip(plan.pods, plan.nodes, ranks, strict=False):
         gang.memory.ranks[ranking.slot(pod)] = rank
         gang.memory.homes[ranking.slot(pod)] = node
         booking.reserve(turn, gang, pod, node, rank)
         _send(turn, gang, pod, how)
     gang.memory.refusal = None
     gang.memory.told = None
+
+
+def keep_ahead(turn: Turn, gang: Gang, plan: Plan) -> None:
+    """Keep the seats of members that are made in a later phase, for a while."""
+    until = turn.now + turn.state.settings.phase_s
+    for ghost, node in zip(plan.ghosts, plan.nodes[len(plan.pods) :], strict=True):
+        gang.memory.ahead.append(Seat(node, ghost.requests, until))
 
 
 def start_of(state: State, gang: Gang, pods: tuple[Pod, ...]) -> Start:

@@ -43,6 +43,7 @@ class Story:
         """All that was printed, but for the states between."""
         self._pods: dict[str, Pod] = {}
         self._nodes: dict[str, Json] = {}
+        self._reserved: dict[str, str] = {}
         self._waiting: list[str] = []
         self._answers = replay(self._feed())
         self._watched = False
@@ -90,8 +91,8 @@ class Story:
     def delete(self, key: str, kind: str = "Pod", uid: str | None = None) -> list[Json]:
         """A watch delete of ``namespace/name`` (or a node's name)."""
         namespace, _, name = key.rpartition("/")
-        if kind == "Pod" and (uid is None or self._pods[key].uid == uid):
-            self._pods.pop(key, None)
+        if kind == "Pod" and key in self._pods and uid in (None, self._pods[key].uid):
+            del self._pods[key]
         if kind == "Node":
             self._nodes.pop(key, None)
         return self._tell(
@@ -250,18 +251,17 @@ class Story:
     def _check_books(self) -> None:
         reserved = self.reserved
         assert set(reserved) <= set(self._pods), "I3: a reservation for a pod that is gone"
-        for name, node in self._nodes.items():
-            have = decode.node(node).allocatable
-            new = [pod for pod, at in reserved.items() if at == name]
-            held = [pod for pod, at in self.bound.items() if at == name]
-            over = _over(have, [self._pods[pod] for pod in held if pod in self._pods])
-            more = _over(have, [self._pods[pod] for pod in [*held, *new] if pod in self._pods])
-            assert not more or over, f"I1: {name} is over-booked in {more} by {new}"
+        for pod in reserved.keys() - self._reserved.keys():
+            self._check_node(reserved[pod], reserved)
+        self._reserved = reserved
 
-
-def _over(have: Mapping[str, int], pods: Sequence[Pod]) -> dict[str, int]:
-    used: dict[str, int] = {}
-    for pod in pods:
-        for name, amount in pod.requests.items():
-            used[name] = used.get(name, 0) + amount
-    return {name: units for name, units in used.items() if units > have.get(name, 0)}
+    def _check_node(self, name: str, reserved: Mapping[str, str]) -> None:
+        """I1, for a node that has a new reservation."""
+        on_node = [pod for pod, at in (self.bound | reserved).items() if at == name]
+        used: dict[str, int] = {}
+        for pod in on_node:
+            for resource, amount in self._pods[pod].requests.items():
+                used[resource] = used.get(resource, 0) + amount
+        have = decode.node(self._nodes[name]).allocatable
+        over = {key: units for key, units in used.items() if units > have.get(key, 0)}
+        assert not over, f"I1: {name} is over-booked by {on_node}: {over}"

@@ -254,7 +254,8 @@ def _handler(api: FakeApi) -> type[BaseHTTPRequestHandler]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = 0.5
+    disable_nagle_algorithm = True
+    wbufsize = -1
     api: FakeApi
 
     def log_message(self, *args: Any) -> None:
@@ -464,6 +465,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
 
     def _hang_up(self) -> None:
         self.close_connection = True

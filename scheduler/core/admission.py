@@ -1,0 +1,146 @@
+"""Which gangs may start now: each is tried in the queue's order, partners together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.core import backfill, planning, starting
+from scheduler.core.gang import Gang, Reason, Refusal, Stage, Status
+from scheduler.core.judging import can_complete, judge_again
+from scheduler.core.queue import order
+from scheduler.core.seating import Plan
+from scheduler.core.state import State, Turn
+from scheduler.model import GangKey
+
+
+def plan(turn: Turn, fresh: Sequence[GangKey]) -> bool:
+    """Try the gangs that may start now; whether anything was planned or given back.
+
+    All that wait are tried where room may have come free since the last time, else the fresh.
+    """
+    state = turn.state
+    everyone = state.planned_at != state.gains
+    state.planned_at = state.gains
+    keys = state.wanting if everyone else [key for key in fresh if key in state.wanting]
+    if everyone or any(state.gangs[key].stage is Stage.QUEUED for key in keys):
+        backfill.update(turn)
+    before = state.gains
+    for gang in order(state.gangs[key] for key in keys):
+        if _is_worth_a_try(turn, gang):
+            _try(turn, gang)
+    return bool(turn.touched) or state.gains != before
+
+
+def _is_worth_a_try(turn: Turn, gang: Gang) -> bool:
+    refusal = gang.memory.refusal
+    if gang.memory.backoff_until > turn.now or not _has_waiting(gang):
+        return False
+    if not gang.memory.admitted and not can_complete(gang):
+        return False
+    return refusal is None or refusal.gains != turn.state.gains
+
+
+def _has_waiting(gang: Gang) -> bool:
+    return gang.count(Status.WAITING) > len(gang.reserved)
+
+
+def _try(turn: Turn, gang: Gang) -> None:
+    state = turn.state
+    partners = _partners(state, gang)
+    if isinstance(partners, Refusal):
+        _refuse(turn, gang, partners)
+        return
+    plans = _plan_together(state, [gang, *partners])
+    if isinstance(plans, Refusal):
+        for member in (gang, *partners):
+            _refuse(turn, member, plans)
+        return
+    for member, found in zip((gang, *partners), plans, strict=True):
+        for key in found.taken:
+            starting.release(turn, state.gangs[key], keep_binding=True)
+            turn.touch(key)
+        _start(turn, member, found)
+
+
+def _refuse(turn: Turn, gang: Gang, refusal: Refusal) -> None:
+    gang.memory.refusal = refusal
+    life = gang.life
+    if life is None or (refusal.reason, refusal.text) != (life.reason, life.text):
+        judge_again(turn.state, gang)
+        turn.told[gang.key] = None
+
+
+def _start(turn: Turn, gang: Gang, found: Plan) -> None:
+    starting.start(turn, gang, found)
+    for seats in (gang.memory.lost, gang.memory.ahead):
+        for node in found.nodes[: len(found.pods)]:
+            seat = next((seat for seat in seats if seat.node == node), None)
+            if seat is not None:
+                seats.remove(seat)
+    starting.keep_ahead(turn, gang, found)
+    turn.touch(gang.key)
+
+
+# ── partners ──
+
+
+def _partners(state: State, gang: Gang) -> list[Gang] | Refusal:
+    """The other gangs that must be planned in the same moment, or why they cannot be yet."""
+    stated = gang.life.options.partners if gang.life else ()
+    if gang.memory.admitted or gang.held:
+        return []
+    found: list[Gang] = []
+    for namespace, name in sorted(set(stated)):
+        key = GangKey(namespace, name)
+        if key == gang.key:
+            continue
+        partner = state.gangs.get(key)
+        if partner is None or partner.stage in (Stage.FORMING, Stage.INVALID, Stage.DONE):
+            text = f"waits for gang {key}, which it is admitted together with"
+            return Refusal(Reason.PARTNER, text, state.gains)
+        if partner.stage is Stage.QUEUED and _has_waiting(partner):
+            found.append(partner)
+    return found
+
+
+def _plan_together(state: State, gangs: Sequence[Gang]) -> list[Plan] | Refusal:
+    """Plans for all of these gangs side by side, or why there are none.
+
+    One after the other in each rotation of their order; that may miss a joint fit that only a
+    simultaneous choice would find, never the other way round.
+    """
+    outcome: list[Plan] | Refusal = Refusal(Reason.NO_ROOM, "no room", state.gains)
+    for shift in range(len(gangs)):
+        rotated = [*gangs[shift:], *gangs[:shift]]
+        outcome = _plan_in_turn(state, rotated)
+        if not isinstance(outcome, Refusal):
+            by_key = {gang.key: found for gang, found in zip(rotated, outcome, strict=True)}
+            return [by_key[gang.key] for gang in gangs]
+    return outcome
+
+
+def _plan_in_turn(state: State, gangs: Sequence[Gang]) -> list[Plan] | Refusal:
+    plans: list[Plan] = []
+    tentative: list[str] = []
+    outcome: list[Plan] | Refusal = plans
+    for gang in gangs:
+        found = planning.attempt(state, gang, alone=len(gangs) == 1)
+        if isinstance(found, Refusal):
+            outcome = found
+            break
+        plans.append(found)
+        if len(gangs) > 1:
+            tentative += _claim(state, found)
+    for key in tentative:
+        state.ledger.drop(key)
+    return outcome
+
+
+def _claim(state: State, found: Plan) -> list[str]:
+    """Book a plan's room until the other plans are made."""
+    keys = []
+    for pod, node in zip((*found.pods, *found.ghosts), found.nodes, strict=True):
+        key = f"tentative/{pod.uid}"
+        state.ledger.put(key, node, pod.requests, pod.constraints.ports)
+        keys.append(key)
+    return keys

@@ -1,0 +1,125 @@
+"""C04: nine of ten are placed and the tenth never comes; time-outs that are silently ignored."""
+
+from __future__ import annotations
+
+import pytest
+
+from .story import Story
+
+TEN = [f"t/A-{member}" for member in range(10)]
+
+
+def nine_of_ten(**settings: object) -> Story:
+    story = Story(**settings)
+    story.node("n1", gpu=10)
+    for key in TEN[:9]:
+        story.pod(key, gpu=1, gang="A", min=10, options={"timeout": "30s"})
+    return story
+
+
+def add_the_tenth(story: Story) -> None:
+    story.pod(TEN[9], gpu=1, gang="A", min=10, options={"timeout": "30s"})
+
+
+def test_nine_waiting_members_withhold_nothing_from_others() -> None:
+    story = nine_of_ten()
+
+    assert story.places(*TEN[:9]) == [[]] * 9
+    assert "9 of 10 pods exist" in story.reason(TEN[0])
+    assert story.reserved == {}
+
+    story.pod("t/s", gpu=2)
+    assert story.bound == {"t/s": "n1"}
+
+
+def test_reservations_that_nobody_follows_end_all_at_once() -> None:
+    story = nine_of_ten(start="nominate")
+    add_the_tenth(story)
+    for key in TEN[:4]:
+        assert story.filter(key, "n1")["nodes"] == ["n1"]
+        assert story.bind(key, "n1") == ""
+    assert sorted(story.reserved) == TEN[4:]
+
+    story.advance(31)
+
+    assert story.reserved == {}
+    assert sorted(story.bound) == TEN[:4]
+    assert story.free("n1") == "6", "the bound members still count, the others no longer"
+    assert story.stage("t/A") == "broken"
+    assert story.effects("record")[-1]["reason"] in ("GangTimedOut", "GangBroken")
+    cleared = [line["pod"] for line in story.effects("nominate") if line["node"] == ""]
+    assert sorted(cleared) == TEN[4:]
+
+
+def test_after_a_pause_that_doubles_the_gang_is_planned_anew_around_its_bound_members() -> None:
+    story = nine_of_ten(start="nominate", backoff_s=10)
+    add_the_tenth(story)
+    for key in TEN[:4]:
+        story.bind(key, "n1")
+
+    story.advance(31)
+    assert story.reserved == {}
+    story.advance(9)
+    assert sorted(story.reserved) == TEN[4:], "planned again 10 s after the first end"
+    story.advance(31)
+    story.advance(18)
+    assert story.reserved == {}, "the second pause is twice as long"
+    story.advance(2)
+    assert sorted(story.reserved) == TEN[4:]
+    for key in TEN[4:]:
+        story.bind(key, "n1")
+    assert story.stage("t/A") == "running"
+
+
+def test_a_binding_whose_outcome_is_not_known_keeps_its_room_past_the_end() -> None:
+    story = nine_of_ten(auto=False)
+    add_the_tenth(story)
+    for key in TEN[:4]:
+        story.outcome(key)
+
+    story.advance(31)
+
+    assert story.reserved == {}
+    assert story.free("n1") == "0", "six Bindings may still land"
+    story.pod("t/s", gpu=2)
+    assert "t/s" not in story.placed
+    for key in TEN[4:]:
+        story.outcome(key, "gone")
+    assert story.placed["t/s"] == "n1" or story.stage("t/A") == "running"
+
+
+@pytest.mark.parametrize("created", ["2126-01-01T00:00:00Z", "1990-01-01T00:00:00Z", "", "soon"])
+def test_creation_times_of_other_clocks_change_nothing(created: str) -> None:
+    story = Story(start="nominate")
+    story.node("n1", gpu=10)
+    for key in TEN:
+        story.pod(key, gpu=1, gang="A", min=10, options={"timeout": "30s"}, created=created)
+
+    story.advance(29)
+    assert sorted(story.reserved) == TEN
+    story.advance(2)
+    assert story.reserved == {}
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "1e9", "1000000000", "soon", ""])
+def test_an_unusable_timeout_is_refused_in_words(timeout: str) -> None:
+    story = Story()
+    story.node("n1", gpu=10)
+    story.pod("t/A-0", gpu=1, gang="A", options={"timeout": timeout})
+
+    reason = story.reason("t/A-0")
+
+    assert story.placed == {}
+    assert "muster.scheduler/timeout" in reason
+    assert len(reason) < 1024
+
+
+def test_a_long_timeout_is_kept_to_the_second() -> None:
+    story = Story(start="nominate")
+    story.node("n1", gpu=1)
+    story.pod("t/A-0", gpu=1, gang="A", options={"timeout": "2000s"})
+
+    story.advance(1999)
+    assert story.reserved == {"t/A-0": "n1"}
+    story.advance(2)
+    assert story.reserved == {}

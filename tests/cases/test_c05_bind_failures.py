@@ -1,0 +1,168 @@
+"""C05: a member goes between filter and bind; a Binding fails, or succeeds and its reply is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from .story import Story
+
+
+def pair(**settings: object) -> Story:
+    story = Story(**settings)
+    story.node("n1", gpu=8)
+    story.gang("A", 2, of=4)
+    return story
+
+
+def test_a_member_deleted_before_bind_takes_the_plan_with_it() -> None:
+    story = pair(start="nominate")
+    assert story.places("t/A-0", "t/A-1") == [["n1"], ["n1"]]
+
+    story.delete("t/A-1")
+
+    assert story.reserved == {}
+    error = story.bind("t/A-0", "n1")
+    assert error, "half a gang is not bound"
+    assert "t/A-0" in error
+    story.pod("t/s", gpu=8)
+    assert story.placed == {"t/s": "n1"}, "nothing leaked"
+
+
+@pytest.mark.parametrize("result", ["error", "timeout", "conflict"])
+def test_a_binding_that_fails_once_is_sent_again(result: str) -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    story.fail("bind", result, pod="t/A-0")
+    story.gang("A", 2, of=4)
+    assert story.placed == {"t/A-0": "n1", "t/A-1": "n1"}
+
+    story.advance(2)
+
+    assert story.stage("t/A") == "running"
+    assert story.free("n1") == "0"
+
+
+def test_the_pause_between_two_tries_doubles_up_to_sixteen_seconds() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    story.fail("bind", "error", times=1000)
+    story.pod("t/A-0", gpu=4, gang="A", options={"timeout": "2m"})
+
+    sent = []
+    for second in range(119):
+        sent += [second for line in story.advance(1) if line.get("effect") == "bind"]
+
+    assert sent == [0, 2, 6, 14, 30, 46, 62, 78, 94, 110]
+
+
+@pytest.mark.parametrize("result", ["error", "timeout", "conflict", "gone"])
+def test_a_binding_that_always_fails_leaks_nothing(result: str) -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    story.fail("bind", result, pod="t/A-0", times=10_000)
+    story.gang("A", 2, of=4, options={"timeout": "30s"})
+    story.advance(300)
+
+    story.delete("t/A-0")
+    story.delete("t/A-1")
+    story.advance(300)
+
+    assert story.reserved == {}
+    assert story.free("n1") == "8"
+    story.pod("t/s", gpu=8)
+    assert story.placed == {"t/s": "n1"}
+
+
+def test_a_pod_that_the_api_server_no_longer_has_gives_its_room_back() -> None:
+    story = pair(auto=False)
+    story.outcome("t/A-0", "gone")
+    story.outcome("t/A-1", "gone")
+
+    assert story.reserved == {}
+    assert story.free("n1") == "8"
+
+
+def test_a_node_that_is_lost_before_the_binding_is_replaced_at_once() -> None:
+    story = Story(auto=False)
+    story.node("n1", gpu=4)
+    story.node("n2", gpu=4)
+    story.gang("A", 2, of=4)
+    lost, kept = story.reserved["t/A-0"], story.reserved["t/A-1"]
+    story.node("n3", gpu=4)
+
+    story.delete(lost, "Node")
+    story.outcome("t/A-0", "gone")
+
+    assert story.reserved == {"t/A-0": "n3", "t/A-1": kept}
+
+
+@pytest.mark.parametrize("change", ["cordoned", "shrunk", "gone"])
+def test_a_failed_binding_is_not_sent_again_to_a_node_that_can_no_longer_take_it(
+    change: str,
+) -> None:
+    story = Story(auto=False)
+    story.node("n1", gpu=8)
+    story.gang("A", 2, of=4)
+    story.node("n2", gpu=8)
+    if change == "cordoned":
+        story.node("n1", gpu=8, unschedulable=True)
+    elif change == "shrunk":
+        story.node("n1", gpu=3)
+    else:
+        story.delete("n1", "Node")
+
+    story.outcome("t/A-0", "error")
+    story.outcome("t/A-1", "error")
+    story.advance(20)
+
+    assert [line["node"] for line in story.effects("bind")] == ["n1", "n1", "n2", "n2"]
+
+
+def test_a_lost_reply_is_one_binding_however_often_bind_is_called() -> None:
+    story = Story(start="nominate")
+    story.node("n1", gpu=8)
+    story.fail("bind", "lost", pod="t/A-0")
+    story.gang("A", 2, of=4)
+
+    story.bind("t/A-0", "n1")
+    errors = [story.bind("t/A-0", "n1") for _ in range(3)]
+    story.advance(30)
+
+    assert errors == ["", "", ""]
+    assert story.bound["t/A-0"] == "n1"
+    assert len([line for line in story.effects("bind") if line["pod"] == "t/A-0"]) == 1
+
+
+def test_bound_elsewhere_is_an_error_and_changes_nothing() -> None:
+    story = pair()
+    story.node("n2", gpu=8)
+    before = story.state
+
+    error = story.bind("t/A-0", "n2")
+
+    assert "bound to n1 already" in str(error)
+    assert story.state == before
+
+
+def test_another_uid_is_an_error_and_binds_nothing() -> None:
+    story = pair(start="nominate")
+
+    error = story.bind("t/A-0", "n1", uid="somebody-else")
+
+    assert "somebody-else" in str(error)
+    assert story.bound == {}
+    assert sorted(story.reserved) == ["t/A-0", "t/A-1"]
+
+
+def test_a_reply_that_is_lost_keeps_its_room_when_the_gang_is_given_up() -> None:
+    story = pair(auto=False)
+    story.outcome("t/A-0", "timeout")
+
+    story.delete("t/A-1")
+    story.outcome("t/A-1", "gone")
+    story.pod("t/s", gpu=8)
+
+    assert "t/s" not in story.placed, "t/A-0 may be on n1"
+    story.pod("t/A-0", gpu=4, gang="A", min=2, node="n1")
+    story.pod("t/s2", gpu=4)
+    assert story.placed["t/s2"] == "n1"

@@ -1,0 +1,127 @@
+"""C28: consecutive ranks are neighbours; indexes that cannot be used spoil nothing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from .story import Story
+
+
+def three_racks() -> Story:
+    story = Story(levels=("topo/rack",))
+    for rack in (1, 2, 3):
+        for node in range(4):
+            story.node(f"r{rack}n{node}", gpu=8, rack=f"r{rack}")
+    return story
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_index_i_lands_in_rack_i_over_four_whatever_the_order(seed: int) -> None:
+    story = three_racks()
+    order = list(range(10))
+    random.Random(seed).shuffle(order)
+
+    for index in order:
+        story.pod(
+            f"t/A-{index}",
+            gpu=8,
+            gang="A",
+            min=10,
+            index=index,
+            options={"topology-preferred": "rack"},
+        )
+
+    assert story.ranks("t/A") == {f"t/A-{index}": index for index in range(10)}
+    for index in range(10):
+        assert story.bound[f"t/A-{index}"][:2] == f"r{index // 4 + 1}"
+    assert len(set(story.bound.values())) == 10
+
+
+def test_members_that_share_a_node_have_consecutive_ranks() -> None:
+    story = three_racks()
+
+    story.gang("A", 12, of=2)
+
+    by_node: dict[str, list[int]] = {}
+    for pod, rank in story.ranks("t/A").items():
+        by_node.setdefault(story.bound[pod], []).append(rank)
+    assert sorted(map(sorted, by_node.values())) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+def test_a_master_is_rank_zero_and_its_workers_follow() -> None:
+    story = three_racks()
+    for member in range(3):
+        story.pod(f"t/A-worker-{member}", gpu=8, gang="A", min=4, role="worker", index=member)
+    story.pod("t/A-master-0", gpu=8, gang="A", min=4, role="master", index=0)
+
+    assert story.ranks("t/A") == {
+        "t/A-master-0": 0,
+        "t/A-worker-0": 1,
+        "t/A-worker-1": 2,
+        "t/A-worker-2": 3,
+    }
+
+
+UNUSABLE = [[3, 3, 0, 1], ["x", 0, 1, 2], ["-1", 0, 1, 2], ["007", 0, 1, 2], [99, 0, 1, 2]]
+
+
+@pytest.mark.parametrize("given", UNUSABLE, ids=str)
+def test_indexes_that_cannot_be_used_are_ignored_as_a_set(given: list[object]) -> None:
+    story = three_racks()
+    label = "batch.kubernetes.io/job-completion-index"
+
+    for member, index in enumerate(given):
+        story.pod(f"t/A-{member}", gpu=8, gang="A", min=4, labels={label: str(index)})
+
+    assert story.ranks("t/A") == {f"t/A-{member}": member for member in range(4)}
+
+
+def test_one_missing_index_is_as_good_as_none() -> None:
+    story = three_racks()
+    for member, index in enumerate([3, None, 1, 0]):
+        story.pod(f"t/A-{member}", gpu=8, gang="A", min=4, index=index)
+
+    assert story.ranks("t/A") == {f"t/A-{member}": member for member in range(4)}
+
+
+def test_a_replaced_member_gets_its_rank_and_its_seat_back() -> None:
+    story = three_racks()
+    for index in range(10):
+        story.pod(f"t/A-{index}-abc", gpu=8, gang="A", min=10, index=index)
+    was = story.bound["t/A-5-abc"]
+    others = set(story.bound.values()) - {was}
+
+    story.delete("t/A-5-abc")
+    story.pod("t/A-5-xyz", gpu=8, gang="A", min=10, index=5)
+
+    assert story.bound["t/A-5-xyz"] == was
+    assert story.ranks("t/A")["t/A-5-xyz"] == 5
+    assert story.bound["t/A-5-xyz"] not in others
+
+
+def test_a_replaced_member_stays_in_its_rack_if_its_seat_is_taken() -> None:
+    story = three_racks()
+    for index in range(6):
+        story.pod(f"t/A-{index}", gpu=8, gang="A", min=6, index=index)
+    was = story.bound["t/A-5"]
+    story.delete("t/A-5")
+    story.pod("other/x", gpu=8, node=was, scheduler="default-scheduler")
+
+    story.pod("t/A-5", gpu=8, gang="A", min=6, index=5, uid="again")
+
+    assert story.bound["t/A-5"][:2] == was[:2]
+    assert story.bound["t/A-5"] != was
+
+
+def test_no_two_living_members_have_the_same_rank_even_with_doubled_indexes() -> None:
+    story = three_racks()
+    for member, index in enumerate([3, 3, None]):
+        story.pod(f"t/A-{member}", gpu=1, gang="A", min=3, index=index)
+    story.delete("t/A-2")
+
+    story.pod("t/A-9", gpu=1, gang="A", min=3)
+
+    living = {pod: rank for pod, rank in story.ranks("t/A").items() if pod in story.bound}
+    assert sorted(living.values()) == [0, 1, 2]

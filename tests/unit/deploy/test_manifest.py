@@ -1,0 +1,167 @@
+"""What `kubectl apply -f deploy/muster.yaml` installs: whole, locked down, and pointing at itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.render import MANIFEST, RenderError, main, render
+from deploy_objects import NAMESPACE, containers, installed, one, option, pod_template, values
+from scheduler import __version__
+from tests.e2e.controlplane.versions import KUBERNETES_VERSION
+
+CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
+
+
+# ── one file ──
+
+
+def test_the_one_file_is_what_the_base_says() -> None:
+    assert MANIFEST.read_text() == render(), "run: python -m deploy.render"
+
+
+def test_rendering_concatenates_the_resources_in_order(tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text("resources: [b.yaml, a.yaml]\n")
+    (tmp_path / "a.yaml").write_text("kind: A\n")
+    (tmp_path / "b.yaml").write_text("kind: B\n---\nkind: C\n")
+
+    _, *documents = render(tmp_path).split("---\n")
+
+    assert documents == ["kind: B\n", "kind: C\n", "kind: A\n"]
+
+
+def test_a_base_that_does_more_than_to_list_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text("resources: []\nnamePrefix: my-\n")
+
+    with pytest.raises(RenderError, match="namePrefix"):
+        render(tmp_path)
+
+
+def test_a_manifest_that_is_out_of_date_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "muster.yaml"
+    monkeypatch.setattr("deploy.render.MANIFEST", old)
+
+    assert main(["--check"]) == 1
+    assert "python -m deploy.render" in capsys.readouterr().err
+    assert main([]) == 0
+    assert main(["--check"]) == 0
+
+
+# ── names ──
+
+
+def test_every_object_is_named_once_and_knows_its_namespace() -> None:
+    found = [(item["kind"], item["metadata"].get("namespace")) for item in installed()]
+    names = [(item["kind"], item["metadata"]["name"]) for item in installed()]
+
+    assert len(set(names)) == len(names)
+    assert [kind for kind, where in found if kind in CLUSTER_WIDE and where is not None] == []
+    assert {where for kind, where in found if kind not in CLUSTER_WIDE} == {
+        NAMESPACE,
+        "kube-system",
+    }
+    assert [kind for kind, where in found if where == "kube-system"] == ["RoleBinding"]
+
+
+def test_everything_that_is_referred_to_exists() -> None:
+    account = one("ServiceAccount")["metadata"]
+    spec = pod_template()["spec"]
+
+    assert one("Namespace")["metadata"]["name"] == NAMESPACE
+    assert spec["serviceAccountName"] == account["name"]
+    for subjects in values(installed(), "subjects"):
+        assert subjects == [
+            {"kind": "ServiceAccount", "name": account["name"], "namespace": NAMESPACE}
+        ]
+    ours = {item["metadata"]["name"] for item in installed() if "rules" in item}
+    for role in values(installed(), "roleRef"):
+        kept_by_kubernetes = role["name"].startswith(("system:", "extension-apiserver-"))
+        assert kept_by_kubernetes or role["name"] in ours, role
+    assert [volume["configMap"]["name"] for volume in spec["volumes"]] == [
+        one("ConfigMap")["metadata"]["name"]
+    ]
+
+
+def test_the_service_finds_the_pod_and_its_port() -> None:
+    service, template = one("Service")["spec"], pod_template()
+    labels = template["metadata"]["labels"]
+
+    assert service["selector"].items() <= labels.items()
+    assert one("Deployment")["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert {port["targetPort"] for port in service["ports"]} <= set(_ports(containers()["muster"]))
+
+
+@pytest.mark.parametrize("name", ["muster", "kube-scheduler"])
+def test_each_container_finds_its_volumes_its_files_and_its_probes(name: str) -> None:
+    container = containers()[name]
+    volumes = {volume["name"] for volume in pod_template()["spec"]["volumes"]}
+    (mount,) = container["volumeMounts"]
+    folder, _, file = option(container, "config").rpartition("/")
+
+    assert mount["name"] in volumes
+    assert folder == mount["mountPath"]
+    assert file in one("ConfigMap")["data"]
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["port"] in _ports(container)
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+# ── safety ──
+
+
+@pytest.mark.parametrize("name", ["muster", "kube-scheduler"])
+def test_each_container_is_locked_down_and_asks_for_its_room(name: str) -> None:
+    container = containers()[name]
+
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+
+
+def test_the_pod_is_unprivileged_critical_and_alone() -> None:
+    spec, deployment = pod_template()["spec"], one("Deployment")["spec"]
+
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] > 0
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert spec["priorityClassName"] == "system-cluster-critical"
+    # Two pairs at work at once would bind the same GPUs twice.
+    assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
+    labels = one("Namespace")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_only_the_scheduler_beside_it_can_call_musters_verbs() -> None:
+    muster = containers()["muster"]
+    verbs = option(muster, "port")
+
+    assert option(muster, "host") == "127.0.0.1"
+    assert not pod_template()["spec"].get("hostNetwork")
+    offered = {str(port) for item in containers().values() for port in _ports(item).values()}
+    assert verbs not in offered
+    assert all(str(port["port"]) != verbs for port in one("Service")["spec"]["ports"])
+
+
+# ── versions ──
+
+
+def test_the_scheduler_is_the_one_that_the_tests_run_with_held_pods_kept_quiet() -> None:
+    scheduler = containers()["kube-scheduler"]
+
+    assert scheduler["image"] == f"registry.k8s.io/kube-scheduler:{KUBERNETES_VERSION}"
+    assert "SchedulerPopFromBackoffQ=false" in option(scheduler, "feature-gates")
+
+
+def test_musters_image_is_of_this_version() -> None:
+    assert containers()["muster"]["image"] == f"muster-scheduler:{__version__}"
+
+
+def _ports(container: dict[str, Any]) -> dict[str, int]:
+    return {port["name"]: port["containerPort"] for port in container["ports"]}
