@@ -198,12 +198,23 @@ def _finish_training(shown: Demo, console: Console) -> None:
     if shown.training is None or shown.trained is None:
         shown.problems.append("no gang was placed that could be trained")
         return
-    with console.status("training") as status:
-        end = time.monotonic() + TRAINING_DEADLINE_S
-        while not shown.training.ended and time.monotonic() < end:
-            status.update(f"training as gang {shown.trained.name}: {shown.training.progress}")
-            time.sleep(WAIT_S)
+    _follow_training(shown.training, shown.trained.name, console)
     _judge_training(shown, shown.training)
+
+
+def _follow_training(run: training.Training, gang: str, console: Console) -> None:
+    """Show its progress until it ends: a spinner on a terminal, a line for each news elsewhere."""
+    end = time.monotonic() + TRAINING_DEADLINE_S
+    said = ""
+    with console.status("") as status:
+        while not run.ended and time.monotonic() < end:
+            news = f"training as gang {gang}: {run.progress}"
+            if news != said:
+                status.update(news)
+                if not console.is_terminal:
+                    console.print(news, soft_wrap=True, highlight=False)
+            said = news
+            time.sleep(WAIT_S)
 
 
 def _judge_training(shown: Demo, run: training.Training) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -116,7 +117,7 @@ def as_line(seen: Glance) -> str:
     )
     if seen.waiting:
         first = seen.waiting[0].name
-        line += f"; {first} waits: {seen.reasons.get(first, '')}"
+        line += f"; {first} waits: {seen.reasons.get(first) or 'new'}"
     return f"{line}; training: {seen.training}" if seen.training else line
 
 
@@ -126,16 +127,15 @@ def as_table(seen: Glance) -> RenderableType:
 
 
 def _numbers(seen: Glance) -> Table:
-    table = Table(expand=False)
+    table = Table(box=SIMPLE, expand=False)
     columns = {
         "time": clock_text(seen.now),
-        "gangs": f"{seen.arrived}/{seen.total}",
+        "arrived": f"{seen.arrived}/{seen.total}",
         "waiting": str(len(seen.waiting)),
         "running": str(seen.running),
-        "started": str(seen.started),
         "partial": str(seen.partial),
         "GPUs in use": _bar(seen.gpus_used, seen.gpus),
-        "racks used": str(seen.racks_used),
+        "racks": str(seen.racks_used),
         "racks a gang": f"{seen.mean_racks:.2f}",
     }
     for name in columns:
@@ -144,17 +144,17 @@ def _numbers(seen: Glance) -> Table:
     return table
 
 
-def _bar(used: int, total: int, width: int = 16) -> str:
+def _bar(used: int, total: int, width: int = 12) -> str:
     filled = round(width * used / total) if total else 0
     return f"{'█' * filled}{'░' * (width - filled)} {used:3d}/{total}"
 
 
 def _waiting(seen: Glance) -> Table:
-    table = Table(expand=False, title="waiting gangs", title_justify="left")
-    table.add_column("gang", no_wrap=True)
+    table = Table(box=SIMPLE, expand=False)
+    table.add_column("waiting gang", no_wrap=True)
     table.add_column("GPUs", justify="right")
     table.add_column("waits", justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold", min_width=40)
+    table.add_column("why", overflow="fold")
     for gang in seen.waiting[:SHOWN]:
         gpus = sum(member.gpus for member in gang.members.values())
         waits = f"{(seen.now - gang.arrived) / 60:.0f} min"

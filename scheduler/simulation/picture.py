@@ -145,7 +145,7 @@ def _legend(shown: Picture) -> Text:
     for gang, mark in _lettered(shown):
         text.append("   ")
         text.append(mark.letter, style=f"black on {mark.colour}")
-        text.append(f" {gang}")
+        text.append(f"\u00a0{gang}")
     return text
 
 

@@ -1,4 +1,4 @@
-"""C05: a member goes between filter and bind; a Binding fails, or succeeds and its reply is lost."""
+"""C05: a member goes between filter and bind; a Binding fails, or only its reply is lost."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-
 from deploy_objects import DEPLOY, Object, objects
+
 from scheduler import __version__, decode
 from scheduler.core.hints import KEY
 from scheduler.settings import Settings
@@ -165,9 +165,7 @@ def test_the_pair_starts_together_and_the_single_pod_by_itself() -> None:
 
 def test_the_pod_without_gpu_passes() -> None:
     (pod,) = [
-        pod
-        for pod in objects(EXAMPLES / "plain-pods.yaml")
-        if pod["metadata"]["name"] == "no-gpu"
+        pod for pod in objects(EXAMPLES / "plain-pods.yaml") if pod["metadata"]["name"] == "no-gpu"
     ]
     ops = [
         {"op": "node", "object": _node("n1")},

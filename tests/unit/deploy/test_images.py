@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from deploy_objects import DEPLOY, ROOT
 
 DOCKERFILES = sorted((DEPLOY / "docker").glob("*.Dockerfile"))

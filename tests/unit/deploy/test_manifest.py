@@ -1,4 +1,4 @@
-"""What `kubectl apply -f deploy/muster.yaml` installs: whole, locked down, and pointing at itself."""
+"""What `kubectl apply -f deploy/muster.yaml` installs: whole, locked down, consistent."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deploy_objects import NAMESPACE, containers, installed, one, option, pod_template, values
 
 from deploy.render import MANIFEST, RenderError, main, render
-from deploy_objects import NAMESPACE, containers, installed, one, option, pod_template, values
 from scheduler import __version__
 from tests.e2e.controlplane.versions import KUBERNETES_VERSION
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from deploy_objects import installed, one
+
 from scheduler.cluster.events import EventWriter, Note
 from scheduler.cluster.resources import NODES, POD_GROUPS, PODS, Resource, pod_groups
 from scheduler.cluster.transport import Answer

@@ -103,7 +103,9 @@ def every_way(count: int, room: list[int], node: int = 0) -> Iterator[dict[int, 
 def brute_force(fabric: Fabric, ask: Ask) -> tuple[object, ...] | None:
     """The least objective of all ways to place the members, None where there is none."""
     ways = every_way(ask.count, ask.fits.tolist())
-    return min((objective(fabric, ask, way) for way in ways if allowed(fabric, ask, way)), default=None)
+    return min(
+        (objective(fabric, ask, way) for way in ways if allowed(fabric, ask, way)), default=None
+    )
 
 
 def members_of(seats: Seats) -> dict[int, int]:
@@ -131,7 +133,9 @@ def asks(draw: st.DrawFn, fabric: Fabric, max_count: int = 5) -> Ask:
     fits, spare = draw(numbers), draw(numbers)
     spare = draw(st.sampled_from([spare, [0] * nodes]))
     near = draw(st.none() | st.lists(st.sampled_from([0, 0, 1]), min_size=nodes, max_size=nodes))
-    within = draw(st.none() | st.lists(st.sampled_from([True, True, False]), min_size=nodes, max_size=nodes))
+    within = draw(
+        st.none() | st.lists(st.sampled_from([True, True, False]), min_size=nodes, max_size=nodes)
+    )
     return ask_for(
         draw(st.integers(1, max_count)),
         fits,

@@ -53,7 +53,9 @@ def test_prices_prove_the_same_from_the_start(monkeypatch: pytest.MonkeyPatch) -
         assert seats.domains == Programme(fabric, ask).fewest(), number
 
 
-def test_what_is_too_large_for_an_exact_answer_still_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_for_an_exact_answer_still_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(staged, "WORK_LIMIT", 0)
     rng = np.random.default_rng(20240610)
     for number in range(INSTANCES // 2):
