@@ -150,6 +150,7 @@ def _update_memory(turn: Turn, gang: Gang, before: Stage | None) -> None:
 
 def _update_index(state: State, gang: Gang) -> None:
     wants = gang.stage in (Stage.QUEUED, Stage.BROKEN, Stage.RUNNING)
+    wants = wants or (gang.stage is Stage.STARTING and planning.missing(gang) > 0)
     if wants and gang.count(Status.WAITING) > len(gang.reserved):
         state.wanting[gang.key] = None
     else:
