@@ -215,6 +215,10 @@ class Node:
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Only keys under ``muster.scheduler/``."""
     deleting: bool = False
+    conditions: tuple[str, ...] = ()
+    """Types of the conditions that are True, without Ready, sorted."""
+    avoid: str = ""
+    """Why the node should take nothing new although it is Ready; the engine's own judgement."""
     warnings: tuple[str, ...] = ()
     """What could not be read, for example a malformed quantity."""
 
@@ -248,6 +252,8 @@ class Pod:
     index: int | None = None
     """Rank index within its role, from our key or the controller's label."""
     owner: Owner | None = None
+    rejected: bool = False
+    """Whether the kubelet refused to run the pod on its node, such as with ``OutOfcpu``."""
     hint: str = ""
     """The raw ``muster.scheduler/hint`` annotation."""
     fault: str = ""

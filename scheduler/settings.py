@@ -21,6 +21,19 @@ ACCELERATORS: tuple[str, ...] = (
     "gpu.intel.com/xe",
 )
 
+AVOID_CONDITIONS: tuple[str, ...] = (
+    "XidCriticalError",
+    "GPUXIDErrors",
+    "GPUMissing",
+    "Gpu*Watch",
+    "SysLogsXIDError",
+    "SysLogsSXIDError",
+    "SysLogsGPUFallenOff",
+    "KernelDeadlock",
+    "ReadonlyFilesystem",
+)
+"""Set by GPU health tools of clouds, NVSentinel and node-problem-detector."""
+
 ENVIRONMENT_PREFIX = "MUSTER_SET_"
 
 
@@ -54,6 +67,10 @@ class Settings:
     """Seconds that room is kept for members which their controller makes in a later phase."""
     backfill_wait_s: float = 600.0
     """Seconds after which capacity is kept for a gang that does not fit."""
+    avoid_conditions: tuple[str, ...] = AVOID_CONDITIONS
+    """Node conditions that, when True, keep new members away; ``*`` and ``?`` as in file names."""
+    avoid_s: float = 600.0
+    """Seconds for which a node that keeps rejecting pods is avoided, and remembered for."""
     accelerators: tuple[str, ...] = ACCELERATORS
     """Resource names that count as accelerators; one trailing ``*`` allowed."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 
 import uvicorn
@@ -107,10 +108,16 @@ class _Server(uvicorn.Server):
         self.running.set()
 
 
-def run(service: Service, host: str = "127.0.0.1", port: int = 8085) -> None:
+def run(
+    service: Service,
+    host: str = "127.0.0.1",
+    port: int = 8085,
+    listening: Callable[[str], None] | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT, then end in order. Call it from the main thread.
 
-    Raises ServerError if the address cannot be used or the server ends by itself.
+    ``listening`` is told the URL once requests are answered. Raises ServerError if the address
+    cannot be used or the server ends by itself.
     """
     asked = threading.Event()
 
@@ -120,6 +127,8 @@ def run(service: Service, host: str = "127.0.0.1", port: int = 8085) -> None:
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         with ServerThread(create_app(service), host, port) as server:
+            if listening is not None:
+                listening(server.url)
             while not asked.wait(1.0):
                 if not server.alive:
                     raise ServerError(f"the server on {server.url} ended by itself; see the log")

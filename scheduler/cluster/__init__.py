@@ -5,8 +5,9 @@ The client gives configuration, credentials and transport; lists and watches are
 """
 
 from scheduler.cluster.actuator import ClusterActuator
+from scheduler.cluster.connection import Connection
 from scheduler.cluster.credentials import IN_CLUSTER, load
 from scheduler.cluster.transport import Transport
 from scheduler.cluster.view import View
 
-__all__ = ["IN_CLUSTER", "ClusterActuator", "Transport", "View", "load"]
+__all__ = ["IN_CLUSTER", "ClusterActuator", "Connection", "Transport", "View", "load"]

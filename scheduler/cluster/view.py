@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -78,14 +79,15 @@ class View:
         self._spawn("discovery", self._discover)
 
     def stop(self, deadline_s: float = 5.0) -> None:
-        """End all watches; their threads get ``deadline_s`` seconds each at most."""
+        """End all watches within ``deadline_s`` seconds."""
+        deadline = time.monotonic() + deadline_s
         self._stopped.set()
         with self._lock:
             running, threads = list(self._running.values()), list(self._threads)
         for reflector in running:
             reflector.stop()
         for thread in threads:
-            thread.join(deadline_s)
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     # ── inner ──
 

@@ -269,9 +269,10 @@ class Ledger:
 
 def _gate(node: Node) -> tuple[object, ...]:
     """All of a node that verdicts depend on."""
-    return node.labels, node.taints, node.unschedulable, node.ready, node.deleting
+    flags = node.unschedulable, node.ready, node.deleting, node.avoid
+    return node.labels, node.taints, flags
 
 
 def usable(constraints: Constraints, node: Node) -> bool:
     """Whether a node may take new pods of these constraints."""
-    return not node.deleting and not feasibility.verdict(constraints, node)
+    return not node.deleting and not node.avoid and not feasibility.verdict(constraints, node)

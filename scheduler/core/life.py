@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core import admission, backfill, booking, planning, roster, starting
+from scheduler.core import admission, backfill, booking, health, planning, roster, starting
 from scheduler.core.capacity import usable
 from scheduler.core.gang import Gang, Reason, Seat, Stage, Status, judge
 from scheduler.core.judging import can_complete, terms_of
@@ -26,6 +26,9 @@ _RECORDED = {
 
 def settle(turn: Turn) -> None:
     """Judge and plan until nothing changes any more."""
+    for pod in turn.rejected:
+        if pod.uid in turn.state.gang_of:
+            starting.evict(turn, pod, f"node {pod.node} rejected it; it is to be replaced")
     _check_nodes(turn)
     looked_at: dict[GangKey, None] = {}
     for _ in range(_ROUNDS):
@@ -167,6 +170,7 @@ def _update_index(state: State, gang: Gang) -> None:
 def tick(turn: Turn) -> None:
     """Carry out what is due."""
     booking.end_doubts(turn)
+    health.forgive(turn)
     _evict_lost(turn)
     for key in turn.state.pop_due(turn.now):
         gang = turn.state.gangs.get(key)
@@ -206,6 +210,7 @@ def _evict_lost(turn: Turn) -> None:
 def _schedule_world(state: State) -> None:
     """Want a Tick for what belongs to no gang."""
     times = [until for _, until in state.doubts.values()] + list(state.lost_nodes.values())
+    times += [until for strikes in state.strikes.values() for until in strikes]
     state.schedule(_WORLD, min(times, default=None))
 
 

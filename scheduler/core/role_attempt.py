@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -118,29 +118,40 @@ class RoleProblem:
             promoted.add(result.missing[0])
             order = _first(result.missing[0], order)
 
+    def settled(self, attempt: Attempt) -> Attempt:
+        """Place each role once more, beside all others: no role alone can be placed better then.
+
+        Every step keeps or improves the objective of all roles together.
+        """
+        seats = dict(attempt.seats)
+        wall = None
+        if self.common.required is not None:
+            wall = self.domain_of(self.common.required, int(seats[0].rows[0]))
+        for role in self.orders()[0]:
+            old = seats.pop(role)
+            answer = self._place(role, seats, wall)
+            seats[role] = old if isinstance(answer, NoRoom) else answer
+        return Attempt(seats, None)
+
     def _in_turn(
         self, order: Sequence[int], area: BoolArray | None, outer: BoolArray | None
     ) -> Attempt:
-        free = self.free.copy()
-        near = np.zeros(self.fabric.nodes, dtype=np.int64)
-        near += 0 if self.common.near is None else self.common.near
         seats: dict[int, Seats] = {}
         for role in order:
-            answer = self._place(role, free, near, area if role in self.close else outer)
+            answer = self._place(role, seats, area if role in self.close else outer)
             if isinstance(answer, NoRoom):
                 return Attempt(seats, (role, answer))
             seats[role] = answer
-            free[answer.rows] -= answer.counts[:, None] * self.roles[role].request
-            near[answer.rows] += answer.counts
             if self.common.required is not None and outer is None:
-                outer = self.domain_of(self.common.required, int(answer.rows[0]))
-                area = outer
+                area = outer = self.domain_of(self.common.required, int(answer.rows[0]))
         return Attempt(seats, None)
 
     def _place(
-        self, role: int, free: IntArray, near: IntArray, area: BoolArray | None
+        self, role: int, others: Mapping[int, Seats], area: BoolArray | None
     ) -> Seats | NoRoom:
+        """Place one role beside others."""
         wanted = self.roles[role]
+        free, near = self._beside(others)
         allowed = wanted.mask if area is None else wanted.mask & area
         ask = replace(
             self.common,
@@ -152,6 +163,16 @@ class RoleProblem:
             accelerated=self.accelerated,
         )
         return place(self.fabric, ask)
+
+    def _beside(self, others: Mapping[int, Seats]) -> tuple[IntArray, IntArray]:
+        """What the other roles leave free, and how many members of the gang are on each node."""
+        free = self.free.copy()
+        near = np.zeros(self.fabric.nodes, dtype=np.int64)
+        near += 0 if self.common.near is None else self.common.near
+        for role, seats in others.items():
+            free[seats.rows] -= seats.counts[:, None] * self.roles[role].request
+            near[seats.rows] += seats.counts
+        return free, near
 
     def domain_of(self, level: int, row: int) -> BoolArray:
         """bool [n]: the nodes of the same domain."""

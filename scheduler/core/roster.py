@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core import hints, ranking
+from scheduler.core import health, hints, ranking
 from scheduler.core.booking import end_reservation
 from scheduler.core.gang import Gang, Memory, Seat, Status, status
 from scheduler.core.state import State, Turn
-from scheduler.model import GangKey, Group, GroupKey, Node, Options, Pod
+from scheduler.model import GangKey, Group, GroupKey, Node, Options, Phase, Pod
 
 _NO_OPTIONS = Options()
 
@@ -18,6 +18,7 @@ _NO_OPTIONS = Options()
 
 def node_seen(turn: Turn, node: Node) -> None:
     """A node was added or changed."""
+    node = health.judged(turn.state, node)
     before = turn.state.ledger.node(node.name)
     if before == node:
         return
@@ -186,8 +187,11 @@ def _lose_seat(turn: Turn, pod: Pod) -> None:
 def _enrol(turn: Turn, before: Pod | None, pod: Pod) -> None:
     state = turn.state
     if before is not None and before.holds_node and pod.phase.terminal:
-        if pod.phase.value == "Failed":
+        if pod.phase is Phase.FAILED:
             _lose_seat(turn, before)
+            if pod.rejected:
+                health.strike(turn, pod.node)
+                turn.rejected.append(pod)
         state.gains += 1
     if before is not None and _wants(before) != _wants(pod):
         _forget_refusal(turn, pod.uid)

@@ -88,6 +88,8 @@ class State:
     doubts: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Uid -> node and end of a Binding given up whose outcome was never learnt."""
     kept: Kept | None = None
+    strikes: dict[str, list[float]] = field(default_factory=dict)
+    """Node -> until when each of its rejections of a pod is remembered."""
     lost_nodes: dict[str, float] = field(default_factory=dict)
     """Node that is gone while pods are bound to it -> when they are evicted."""
     anti: dict[str, tuple[AntiTerm, ...]] = field(default_factory=dict)
@@ -180,6 +182,8 @@ class Turn:
     touched: dict[GangKey, None] = field(default_factory=dict)
     told: dict[GangKey, None] = field(default_factory=dict)
     """Gangs whose refusal has changed, so that people may have to be told."""
+    rejected: list[Pod] = field(default_factory=list)
+    """Members that a kubelet has just refused to run."""
     suspect: dict[str, None] = field(default_factory=dict)
     """Nodes that may no longer be good for what is reserved on them."""
     reply: Reply | None = None

@@ -34,6 +34,7 @@ def node(obj: Mapping[str, Any]) -> Node:
         allocatable=_allocatable(status, warnings),
         annotations=_ours(meta),
         deleting=meta.get("deletionTimestamp") is not None,
+        conditions=_conditions(status),
         warnings=tuple(warnings[:_MOST_WARNINGS]),
     )
 
@@ -46,6 +47,12 @@ def _ours(meta: Json) -> dict[str, str]:
 def _ready(status: Json) -> bool:
     conditions = map(mapping, sequence(status.get("conditions")))
     return all(one.get("status") == "True" for one in conditions if one.get("type") == "Ready")
+
+
+def _conditions(status: Json) -> tuple[str, ...]:
+    found = map(mapping, sequence(status.get("conditions")))
+    true = {text(one.get("type")) for one in found if one.get("status") == "True"}
+    return tuple(sorted(true - {"Ready", ""}))
 
 
 def _taints(spec: Json, warnings: list[str]) -> tuple[Taint, ...]:

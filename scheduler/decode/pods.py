@@ -18,6 +18,11 @@ from scheduler.dialects.source import PodSource
 from scheduler.model import Phase, Pod
 
 _HINT = PREFIX + "hint"
+_REJECTIONS = frozenset(
+    {"UnexpectedAdmissionError", "NodeAffinity", "NodeName", "NodePorts", "TopologyAffinityError"}
+)
+"""Reasons of kubelets beside ``OutOf<resource>``."""
+
 _PHASES = {phase.value: phase for phase in Phase}
 
 
@@ -43,6 +48,7 @@ def pod(obj: Mapping[str, Any]) -> Pod:
         node=text(spec.get("nodeName")),
         nominated=text(status.get("nominatedNodeName")),
         phase=_phase(status.get("phase")),
+        rejected=_is_rejected(status),
         deleting=meta.get("deletionTimestamp") is not None,
         gates=_gates(spec),
         priority=_priority(spec.get("priority")),
@@ -58,6 +64,13 @@ def pod(obj: Mapping[str, Any]) -> Pod:
         hint=text(annotations.get(_HINT)),
         fault=faults.joined(),
     )
+
+
+def _is_rejected(status: Json) -> bool:
+    """Whether the kubelet refused the pod at admission, before any container ran."""
+    reason = text(status.get("reason"))
+    refused = reason.startswith("OutOf") or reason in _REJECTIONS
+    return refused and status.get("phase") == Phase.FAILED
 
 
 def _phase(value: object) -> Phase:

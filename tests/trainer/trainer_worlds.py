@@ -20,7 +20,7 @@ DEADLINE = 120.0
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["torch._dynamo", "torch.distributed.checkpoint.state_dict", "trainer.loop", "trainer_worlds"]
+    ["torch._dynamo", "torch.distributed.checkpoint.state_dict", "pytest", "trainer_worlds"]
 )
 
 

@@ -242,6 +242,7 @@ def _slot(obj: Json) -> tuple[str, str]:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = False
+    request_queue_size = 128
     block_on_close = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -392,6 +393,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+        self.wfile.flush()
         ends = time.monotonic() + float(request.query["timeoutSeconds"])
         for line in self._lines(found, since, marks, ends):
             self._chunk(line + b"\n")

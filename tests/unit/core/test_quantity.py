@@ -179,6 +179,11 @@ def test_devices_are_asked_for_whole(text: object) -> None:
     assert quantity.amount("cpu", text) in (500, 1500)
 
 
+def test_only_devices_are_counted_whole() -> None:
+    assert quantity.amount("batteries.kubernetes.io/cells", "0.5") == 1
+    assert quantity.amount("pods", "0.5") == 1
+
+
 def test_a_bad_device_count_is_quoted() -> None:
     assert quantity.amount(GPU, "0.5") == QuantityFault('"0.5" is not a whole number')
 

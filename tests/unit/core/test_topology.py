@@ -163,6 +163,91 @@ def detected(*sets: dict[str, str]) -> tuple[str, ...]:
     return Topology.detect(with_labels(*sets))
 
 
+OCI = "oci.oraclecloud.com/rdma."
+LEGACY = "network.topology.nvidia.com/"
+
+
+@pytest.mark.parametrize(
+    ("labels", "levels"),
+    [
+        (
+            {
+                "topology.k8s.aws/network-node-layer-3": "nn-3",
+                "topology.k8s.aws/network-node-layer-1": "nn-1",
+                "topology.k8s.aws/network-node-layer-2": "nn-2",
+                "topology.k8s.aws/zone-id": "usw2-az2",
+                ZONE: "us-west-2a",
+            },
+            (ZONE, *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3))),
+        ),
+        (
+            {
+                "cloud.google.com/gce-topology-host": "h",
+                "cloud.google.com/gce-topology-subblock": "s",
+                "cloud.google.com/gce-topology-block": "b",
+            },
+            tuple(
+                f"cloud.google.com/gce-topology-{name}" for name in ("block", "subblock", "host")
+            ),
+        ),
+        (
+            {
+                "topology.gke.io/host": "h",
+                "topology.gke.io/rack": "r",
+                "topology.gke.io/cluster": "c",
+            },
+            ("topology.gke.io/cluster", "topology.gke.io/rack", "topology.gke.io/host"),
+        ),
+        (
+            {
+                OCI + "local_block_id": "4tjxbt4s6ua",
+                OCI + "network_block_id": "7xmzl4p4wba",
+                OCI + "hpc_island_id": "af7ubvouuyq",
+                OCI + "host_id": "ab3zs7y7v7q",
+            },
+            (OCI + "hpc_island_id", OCI + "network_block_id", OCI + "local_block_id"),
+        ),
+        (
+            {
+                "ib.coreweave.cloud/leafgroup": "12",
+                "ib.coreweave.cloud/superpod": "1",
+                "ib.coreweave.cloud/fabric": "f",
+                "ib.coreweave.cloud/speed": "400G",
+            },
+            tuple(f"ib.coreweave.cloud/{name}" for name in ("fabric", "superpod", "leafgroup")),
+        ),
+        (
+            {
+                "backend.coreweave.cloud/leafgroup": "12",
+                "backend.coreweave.cloud/fabric": "f",
+                "backend.coreweave.cloud/flavor": "roce",
+            },
+            ("backend.coreweave.cloud/fabric", "backend.coreweave.cloud/leafgroup"),
+        ),
+        (
+            {"crusoe.ai/pod.id": "p", "crusoe.ai/ib.partition.id": "i"},
+            ("crusoe.ai/ib.partition.id", "crusoe.ai/pod.id"),
+        ),
+        (
+            {f"fabric.topograph.run/tier-{tier}": f"s{tier}" for tier in range(3)},
+            tuple(f"fabric.topograph.run/tier-{tier}" for tier in (2, 1, 0)),
+        ),
+        (
+            {LEGACY + "leaf": "l", LEGACY + "core": "c", LEGACY + "spine": "s"},
+            (LEGACY + "core", LEGACY + "spine", LEGACY + "leaf"),
+        ),
+        (
+            {LEGACY + "block": "b", LEGACY + "datacenter": "d", LEGACY + "spine": "s"},
+            (LEGACY + "datacenter", LEGACY + "spine", LEGACY + "block"),
+        ),
+    ],
+)
+def test_the_labels_of_known_providers_are_ordered_broadest_first(
+    labels: dict[str, str], levels: tuple[str, ...]
+) -> None:
+    assert detected({"kubernetes.io/hostname": "n0", **labels}) == levels
+
+
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 def test_every_preset_is_found_broadest_first(preset: tuple[str, ...]) -> None:
     shuffled = dict.fromkeys(sorted(preset, key=lambda key: key[::-1]), "x")

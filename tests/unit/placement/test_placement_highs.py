@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from placement_milp import Programme
 from placement_oracle import random_ask, random_cluster
 
+from benchmarks.milp import Programme
 from scheduler.core import staged
 from scheduler.core.placement import NoRoom, Seats, place
 

@@ -1,0 +1,117 @@
+"""How long it takes to plan a gang, by size of cluster and gang: `python -m benchmarks.planner`.
+
+A cluster is made of blocks of 31 racks of 16 nodes of 8 GPUs. Of the nodes, 40 % are idle, 30 %
+full, and the others have 1 to 7 GPUs free. What is timed is the whole plan: from the matrix of free
+resources to the seats. The domain and node counts of the first clusters are proven by HiGHS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.progress import track
+
+from benchmarks.milp import Programme
+from benchmarks.report import report
+from scheduler.core.placement import Ask, Fabric, NoRoom, Seats, place
+from scheduler.core.roles import member_fits
+
+RACK, BLOCK, GPUS = 16, 31, 8
+IDLE, FULL = 0.4, 0.3
+GANGS = ((64, 8), (1024, 1), (1024, 8))
+
+FreeMatrix = npt.NDArray[np.int64]
+"""[nodes, 3]: free GPUs, CPU in milli-cores, memory in MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row: clusters of one size, a gang of `members` with `gpus` each."""
+
+    nodes: int
+    members: int
+    gpus: int
+    clusters: int
+    repeats: int
+    proofs: int
+    """Clusters for which HiGHS proves the counts."""
+
+
+def cases(quick: bool) -> Iterator[Case]:
+    sizes = ((512, 20, 10, 3), (5_000, 20, 10, 2), (50_000, 5, 6, 1))
+    for nodes, clusters, repeats, proofs in sizes[: 2 if quick else 3]:
+        for members, gpus in GANGS:
+            yield Case(nodes, members, gpus, clusters, repeats, proofs)
+
+
+def cluster(nodes: int, seed: int) -> tuple[Fabric, FreeMatrix]:
+    """A fabric, and what is free on its nodes."""
+    rng = np.random.default_rng(seed)
+    rack = np.arange(nodes) // RACK
+    kind = rng.random(nodes)
+    some = rng.integers(1, GPUS, nodes)
+    gpus = np.where(kind < IDLE, GPUS, np.where(kind < IDLE + FULL, 0, some))
+    free = np.stack([gpus, gpus * 12_000 + 8_000, gpus * 200_000 + 50_000], axis=1)
+    return Fabric(np.stack([rack // BLOCK, rack]).astype(np.int32)), free.astype(np.int64)
+
+
+def plan(fabric: Fabric, free: FreeMatrix, case: Case) -> tuple[Ask, Seats | NoRoom]:
+    request = np.array([case.gpus, case.gpus * 10_000, case.gpus * 180_000])
+    ask = Ask(case.members, member_fits(free, request), free[:, 0], case.gpus)
+    return ask, place(fabric, ask)
+
+
+def measure(case: Case) -> dict[str, Any]:
+    times, answers, proven = [], [], []
+    for seed in range(case.clusters):
+        fabric, free = cluster(case.nodes, seed)
+        ask, answer = plan(fabric, free, case)
+        for _ in range(case.repeats):
+            start = time.perf_counter()
+            plan(fabric, free, case)
+            times.append(1000 * (time.perf_counter() - start))
+        answers.append(list(answer.domains) if isinstance(answer, Seats) else None)
+        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        if seed < case.proofs:
+            fewest = Programme(fabric, ask).fewest()
+            proven.append(answers[-1] == (None if fewest is None else list(fewest)))
+    return {
+        "nodes": case.nodes,
+        "gang": f"{case.members}x{case.gpus}",
+        "p50_ms": round(float(np.percentile(times, 50)), 2),
+        "p99_ms": round(float(np.percentile(times, 99)), 2),
+        "rss_mb": round(rss),
+        "domains": answers[0],
+        "optimal": all(proven),
+    }
+
+
+def fresh(case: Case) -> dict[str, Any]:
+    """Measure in a process of its own, so that its memory is its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(measure, case).result()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--quick", action="store_true", help="leave out the 50,000 nodes")
+    todo = list(cases(parser.parse_args().quick))
+    console = Console(stderr=True)
+    rows = [fresh(case) for case in track(todo, "Planning gangs", console=console)]
+    report("planner", rows, ["numpy", "highspy"])
+    return 0 if all(row["optimal"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

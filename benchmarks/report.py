@@ -1,0 +1,52 @@
+"""How every benchmark reports: one JSON object as the last line, and the same in a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+Row = Mapping[str, Any]
+
+
+def report(bench: str, rows: Sequence[Row], packages: Sequence[str] = ()) -> Path:
+    """Print `{"bench": .., "versions": .., "rows": [..]}` and write it to results/BENCH.json.
+
+    `packages` are the distributions whose versions matter to the result, besides Muster's own.
+    """
+    text = json.dumps({"bench": bench, "versions": versions(packages), "rows": list(rows)})
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{bench}.json"
+    path.write_text(text + "\n", encoding="utf-8")
+    print(text, flush=True)
+    return path
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """What was measured, and on what."""
+    found = {"machine": _machine(), "python": platform.python_version()}
+    for package in ("muster-scheduler", *packages):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def _machine() -> str:
+    """Processor and number of CPUs that this process may use."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{platform.system()} {platform.machine()}, {_processor()}, {cpus} CPUs"
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown processor"

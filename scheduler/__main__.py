@@ -1,0 +1,5 @@
+"""``python -m scheduler`` is ``muster``."""
+
+from scheduler.cli import main
+
+main()

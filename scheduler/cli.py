@@ -1,0 +1,90 @@
+"""The ``muster`` command. Each subcommand is one small module in ``scheduler.commands``.
+
+Only the module of the command that was asked for is imported, so ``muster --help`` is quick.
+
+Exit status: 0 done, 1 could not go on, 2 a bad option, file or setting.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from scheduler import __version__
+from scheduler.errors import MusterError
+
+
+class Command(NamedTuple):
+    """Where a command is, and its line in the list of commands."""
+
+    module: str
+    function: str
+    summary: str
+
+
+COMMANDS = {
+    "serve": Command("serve", "serve", "Serve the extender for a cluster until SIGTERM."),
+    "demo": Command(
+        "demo", "demo", "Replay a day of gangs on an embedded cluster and train on it."
+    ),
+    "replay": Command("replay", "replay", "Print what Muster does for a recorded world."),
+    "kube-config": Command(
+        "kube_config", "kube_config", "Print the configuration of the kube-scheduler."
+    ),
+}
+
+
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """The application; of the commands only the one in ``arguments`` can be run."""
+    wanted = next((word for word in arguments if not word.startswith("-")), None)
+    app = typer.Typer(
+        name="muster",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_options)
+    for name, command in COMMANDS.items():
+        function = _load(command) if name == wanted else _not_loaded
+        app.command(name, help=None if name == wanted else command.summary)(function)
+    return app
+
+
+def main() -> None:
+    """Entry point of ``muster``."""
+    try:
+        build(sys.argv[1:])()
+    except MusterError as error:
+        typer.echo(f"muster: {error}", err=True)
+        sys.exit(2)
+
+
+def _load(command: Command) -> Callable[..., Any]:
+    module = import_module(f"scheduler.commands.{command.module}")
+    function: Callable[..., Any] = getattr(module, command.function)
+    return function
+
+
+def _not_loaded() -> None:
+    raise AssertionError("this command is only listed, not loaded")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"muster {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Starts distributed training jobs whole, close together and fast."""
+    del version  # its callback has done all

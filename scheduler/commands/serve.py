@@ -1,0 +1,71 @@
+"""``muster serve``: the extender beside a real kube-scheduler."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scheduler.commands.logs import LogFormat, LogLevel, set_up
+
+if TYPE_CHECKING:
+    from scheduler.settings import Settings
+
+SWITCH_S = 0.001
+"""A request waits that long at most for a thread that computes; Python's default is 5 ms."""
+
+
+def serve(
+    kubeconfig: Annotated[
+        str, typer.Option(help="A kubeconfig file, or in-cluster for the pod's service account.")
+    ] = "in-cluster",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8085,
+    scheduler_name: Annotated[
+        list[str] | None,
+        typer.Option(help="A schedulerName whose pods are ours; may be given several times."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings file (TOML); MUSTER_SET_… variables win over it.")
+    ] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="How much to log.")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(help="How to log.")] = LogFormat.TEXT,
+) -> None:
+    """Serve the extender for a cluster until SIGTERM.
+
+    Plain pods pass at once; /readyz says when nodes and pods are known and gangs are planned.
+    """
+    settings = read_settings(config, scheduler_name or ())
+    set_up(log_level, log_format)
+    sys.setswitchinterval(SWITCH_S)
+    _run(settings, kubeconfig, host, port)
+
+
+def read_settings(config: Path | None, scheduler_names: list[str] | tuple[str, ...]) -> Settings:
+    """Settings from the file, then the environment, then the options. Raises SettingsError."""
+    from scheduler.settings import Settings, from_environment, from_file, from_mapping
+
+    settings = from_environment(from_file(config) if config else Settings())
+    if scheduler_names:
+        settings = from_mapping({"scheduler_names": list(scheduler_names)}, settings)
+    return settings
+
+
+def _run(settings: Settings, kubeconfig: str, host: str, port: int) -> None:
+    import logging
+
+    from scheduler.api import ServerError, run
+    from scheduler.cluster import Connection
+
+    log = logging.getLogger(__name__)
+    connection = Connection(settings, kubeconfig)
+    log.info("the API server is %s; schedulerNames: %s", connection.host, settings.scheduler_names)
+    try:
+        with connection as service:
+            run(service, host, port, lambda url: log.info("listening on %s", url))
+    except ServerError as error:
+        typer.echo(f"muster serve: {error}", err=True)
+        raise typer.Exit(1) from error
+    log.info("stopped")

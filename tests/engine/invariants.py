@@ -1,0 +1,294 @@
+"""What must hold after every event of a random run, and once all has come to rest.
+
+I1 to I6 are the invariants of the case collection: no over-booking, no half gangs at rest, no
+reservations for ghosts, the same answer twice, no node that was not offered, no exception.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scheduler.core import engine, feasibility
+from scheduler.core.gang import Status
+from scheduler.core.hints import rank_of
+from scheduler.core.messages import Bind, Event, Nominate, Tick, Wake
+from scheduler.core.state import State
+from scheduler.model import Pod
+
+if TYPE_CHECKING:
+    from .trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is compared before and after an event."""
+
+    over: frozenset[str]
+    """Nodes on which more is bound, reserved or on its way than they have."""
+    seats: frozenset[tuple[str, str]]
+    """(uid, node) of every reservation."""
+    expired: int
+
+
+def look(trial: Trial) -> Look:
+    """The books before an event."""
+    state = trial.state
+    seats = frozenset((uid, item.node) for uid, item in state.reservations.items())
+    return Look(frozenset(name for name in trial.nodes if over(trial, name)), seats, state.expired)
+
+
+def over(trial: Trial, name: str) -> dict[str, int]:
+    """By how much a node is over-committed, recomputed from the world."""
+    used: dict[str, int] = {}
+    for pod in committed(trial, name):
+        for resource, amount in pod.requests.items():
+            used[resource] = used.get(resource, 0) + amount
+    have = trial.nodes[name].allocatable
+    return {key: units - have.get(key, 0) for key, units in used.items() if units > have.get(key, 0)}
+
+
+def committed(trial: Trial, name: str) -> list[Pod]:
+    """Pods that hold a node, have it reserved, or may be bound to it by a Binding on its way."""
+    pods, state = trial.pods, trial.state
+    here = {uid for uid, pod in pods.items() if pod.node == name and pod.holds_node}
+    here |= {uid for uid, item in state.reservations.items() if item.node == name and uid in pods}
+    here |= {
+        effect.ref.uid
+        for effect in trial.open.values()
+        if isinstance(effect, Bind) and effect.node == name and _may_land(trial, effect.ref.uid)
+    }
+    return [pods[uid] for uid in here if uid in pods and pods[uid].node in ("", name)]
+
+
+def _may_land(trial: Trial, uid: str) -> bool:
+    pod = trial.pods.get(uid)
+    return pod is not None and not (pod.node or pod.gates or pod.deleting or pod.phase.terminal)
+
+
+def check(
+    trial: Trial, before: Look, event: Event, done: engine.Step, outside: Sequence[str]
+) -> None:
+    """All invariants after one event."""
+    state = trial.state
+    _no_overbooking(trial, before, outside)
+    _no_ghosts(trial)
+    _books_agree(state)
+    _rolls_agree(state)
+    _seats_are_usable(trial, before)
+    _whole_when_started(trial, done)
+    _domains_hold(trial, before)
+    _ranks_differ(trial)
+    if state.expired > before.expired:
+        trial.harmed.update(state.gangs)
+    _note_takeovers(trial, before)
+    trial.harmed.intersection_update({trial.gang_of(pod) for pod in trial.pods.values()})
+
+
+# ── I1, I3 ──
+
+
+def _no_overbooking(trial: Trial, before: Look, outside: Sequence[str]) -> None:
+    for name in trial.nodes:
+        excess = over(trial, name)
+        if not excess:
+            continue
+        names = [pod.name for pod in committed(trial, name)]
+        if name not in before.over and name not in outside:
+            raise AssertionError(f"I1: {name} is over-booked by {excess}: {names}")
+        new = [
+            uid
+            for uid, item in trial.state.reservations.items()
+            if item.node == name and (uid, name) not in before.seats
+        ]
+        assert not new, f"I1: new reservations {new} on {name}, over by {excess}: {names}"
+
+
+def _no_ghosts(trial: Trial) -> None:
+    for uid in trial.state.reservations:
+        assert uid in trial.pods or uid in trial.late, f"I3: a reservation for {uid}, which is gone"
+        pod = trial.state.pods[uid]
+        free = not (pod.node or pod.gates or pod.deleting or pod.phase.terminal)
+        assert free, f"a reservation for {pod}"
+
+
+# ── the books ──
+
+
+def _books_agree(state: State) -> None:
+    """The ledger's sums and arrays against sums made from scratch, and every claim's reason."""
+    expected: dict[str, dict[str, int]] = {}
+    names = {node.name for node in state.ledger.nodes()} | {pod.node for pod in state.pods.values()}
+    names |= {state.ledger.where(uid) or "" for uid in state.pods}
+    for name in names:
+        sums = expected.setdefault(name, {})
+        for uid, claim in state.ledger.claims(name).items():
+            assert _reason_for(state, uid, name), f"{uid} claims {name} for no reason"
+            for resource, amount in claim.resources.items():
+                sums[resource] = sums.get(resource, 0) + amount
+        assert dict(state.ledger.used(name)) == sums
+    for uid, pod in state.pods.items():
+        if pod.holds_node:
+            assert state.ledger.where(uid) == pod.node, f"{pod.name} holds {pod.node} unbooked"
+    for uid, item in state.reservations.items():
+        assert state.ledger.where(uid) == item.node, f"{uid} is reserved on {item.node} unbooked"
+    _arrays_agree(state, expected)
+
+
+def _reason_for(state: State, uid: str, name: str) -> bool:
+    pod = state.pods.get(uid)
+    if pod is not None and pod.holds_node:
+        return pod.node == name
+    if uid in state.reservations:
+        return state.reservations[uid].node == name
+    flying = any(item.ref.uid == uid for item in state.open.values() if item.kind == "bind")
+    doubtful = uid in state.doubts or uid in state.passed
+    return flying or doubtful or (pod is not None and pod.nominated == name)
+
+
+def _arrays_agree(state: State, used: Mapping[str, Mapping[str, int]]) -> None:
+    frame = state.ledger.frame()
+    assert list(frame.names) == sorted(node.name for node in state.ledger.nodes())
+    for node in state.ledger.nodes():
+        row = frame.row[node.name]
+        for resource, column in frame.column.items():
+            have = node.allocatable.get(resource, 0)
+            left = max(0, have - used.get(node.name, {}).get(resource, 0))
+            assert frame.free[row, column] == left, f"free {resource} of {node.name}"
+            assert frame.allocatable[row, column] == have
+
+
+def _rolls_agree(state: State) -> None:
+    """Every pod is on one roll of one gang; the indexes say what the rolls say."""
+    for key, gang in state.gangs.items():
+        uids = [uid for roll in gang.by_status.values() for uid in roll]
+        assert len(uids) == len(set(uids)), f"a pod is twice in {key}"
+        assert all(state.gang_of.get(uid) == key for uid in uids), f"strangers in {key}"
+        assert gang.priorities.total() == gang.declared.total() == len(uids)
+        assert {uid for uid in gang.reserved} == {
+            uid for uid, item in state.reservations.items() if item.gang == key
+        }
+        waiting = gang.by_status[Status.WAITING]
+        assert set(gang.reserved) <= set(waiting), f"{key} has seats for members that do not wait"
+    assert {uid for uid in state.gang_of} == {
+        uid for gang in state.gangs.values() for roll in gang.by_status.values() for uid in roll
+    }
+    on_nodes = {(uid, name) for name, uids in state.reserved_on.items() for uid in uids}
+    assert on_nodes == {(uid, item.node) for uid, item in state.reservations.items()}
+    assert set(state.wanting) <= set(state.gangs)
+    assert set(state.broken) <= set(state.gangs)
+    assert set(state.binding.values()) <= set(state.open)
+
+
+# ── what a reservation must be ──
+
+
+def _seats_are_usable(trial: Trial, before: Look) -> None:
+    for uid, item in trial.state.reservations.items():
+        if (uid, item.node) in before.seats:
+            continue
+        node = trial.nodes.get(item.node)
+        assert node is not None, f"{uid} got a seat on {item.node}, which is gone"
+        why = feasibility.verdict(trial.state.pods[uid].constraints, node)
+        assert not why, f"{uid} got a seat on {item.node}: {why}"
+        ports = trial.state.pods[uid].constraints.ports
+        others = [pod for pod in committed(trial, item.node) if pod.uid != uid]
+        clash = any(feasibility.ports_clash(ports, pod.constraints.ports) for pod in others)
+        assert not clash, f"{uid} got a seat on {item.node}, where its port is taken"
+
+
+def _whole_when_started(trial: Trial, done: engine.Step) -> None:
+    """No member of a fresh gang is sent anywhere unless min members have a seat (I2, at once)."""
+    sent = {item.ref.uid for item in done.effects if isinstance(item, Bind | Nominate | Wake)}
+    for key in {trial.state.reservations[uid].gang for uid in sent & set(trial.state.reservations)}:
+        gang = trial.state.gangs[key]
+        if gang.life is not None and not gang.memory.admitted and not gang.held:
+            assert len(gang.reserved) >= gang.life.min, f"{key} starts with too few"
+
+
+def _domains_hold(trial: Trial, before: Look) -> None:
+    """New seats of a gang with a requirement are in one domain, that of its living members."""
+    state = trial.state
+    new = {uid for uid, item in state.reservations.items() if (uid, item.node) not in before.seats}
+    for key in {state.reservations[uid].gang for uid in new}:
+        gang = state.gangs[key]
+        level = state.topology().resolve(gang.life.options.required) if gang.life else None
+        if level is None or gang.memory.relaxed:
+            continue
+        seats = {_domain(state, state.reservations[uid].node) for uid in gang.reserved if uid in new}
+        living = {_domain(state, state.pods[uid].node) for uid in gang.by_status[Status.SEATED]}
+        living |= {_domain(state, state.reservations[uid].node) for uid in gang.reserved} - seats
+        assert None not in seats, f"{key} has seats in no domain"
+        assert len(seats) == 1 or seats <= living, f"{key} is in {seats}, its members in {living}"
+        if living - {None}:
+            assert seats <= living, f"{key} has seats in {seats}, its members are in {living}"
+
+
+def _domain(state: State, node: str) -> str | None:
+    return state.topology().path(node)[-1]
+
+
+def _ranks_differ(trial: Trial) -> None:
+    state = trial.state
+    for key, gang in state.gangs.items():
+        ranks = [rank_of(state.pods[uid].hint) for uid in gang.by_status[Status.SEATED]]
+        ranks += [state.reservations[uid].rank for uid in gang.reserved]
+        given = sorted(rank for rank in ranks if rank is not None)
+        assert len(given) == len(set(given)), f"{key} has ranks {given}"
+
+
+def _note_takeovers(trial: Trial, before: Look) -> None:
+    """A gang that lost seats to another one in this step may be left with less than min."""
+    state = trial.state
+    now = {(uid, item.node) for uid, item in state.reservations.items()}
+    gained = {state.reservations[uid].gang for uid, _ in now - before.seats}
+    for uid, _ in before.seats - now:
+        key = state.gang_of.get(uid)
+        pod = state.pods.get(uid)
+        if key is not None and pod is not None and not pod.node and gained - {key}:
+            trial.harmed.add(key)
+
+
+# ── at rest ──
+
+
+def check_rest(trial: Trial) -> None:
+    """I2, no leaks, and nobody waits who could start."""
+    state = trial.state
+    assert not state.reservations, "seats are left that nobody takes"
+    assert not state.binding
+    assert not state.awaited
+    assert not state.doubts
+    bound = {uid: pod.node for uid, pod in trial.pods.items() if pod.holds_node}
+    assert {uid: pod.node for uid, pod in state.pods.items() if pod.holds_node} == bound
+    for name in trial.nodes:
+        nominated = {
+            uid
+            for uid, pod in trial.pods.items()
+            if pod.nominated == name and not pod.node and pod.namespace == "other"
+        }
+        held = {uid for uid, node in bound.items() if node == name} | nominated
+        assert set(state.ledger.claims(name)) == held, f"room on {name} leaks"
+    _no_half_gangs(trial)
+    nobody_is_forgotten(state, trial.now)
+
+
+def _no_half_gangs(trial: Trial) -> None:
+    for key, gang in trial.state.gangs.items():
+        if key in trial.harmed or gang.life is None or gang.memory.admitted:
+            continue
+        assert not 0 < gang.held < gang.life.min, f"I2: {key} has {gang.held} of {gang.life.min}"
+
+
+def nobody_is_forgotten(state: State, now: float) -> None:
+    """If all that wait are asked afresh, nobody starts who did not start by himself."""
+    fresh = copy.deepcopy(state)
+    fresh.gains += 1
+    fresh.refused.clear()
+    for gang in fresh.gangs.values():
+        gang.memory.refusal = None
+    done = engine.step(fresh, Tick(), now)
+    sent = [item for item in done.effects if isinstance(item, Bind | Nominate | Wake)]
+    assert not sent, f"could have started before: {sent}"

@@ -1,0 +1,103 @@
+"""What one random run is made of: a small cluster, a few gangs, and the settings."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from scheduler.model import (
+    Declaration,
+    Group,
+    GroupKey,
+    HostPort,
+    Node,
+    Options,
+    Start,
+)
+from scheduler.settings import Settings
+
+GPU = "nvidia.com/gpu"
+RACK = "topo/rack"
+GROUP = GroupKey("PodGroup.scheduling.k8s.io", "t", "g3")
+
+
+@dataclass(frozen=True, slots=True)
+class GangKind:
+    """One gang of a run: how many members it may have, and what each says and asks for."""
+
+    name: str
+    size: int
+    gpu: int
+    priority: int
+    options: Options
+    group: GroupKey | None = None
+    ports: tuple[HostPort, ...] = ()
+
+    @property
+    def declaration(self) -> Declaration:
+        """What every member says."""
+        options = self.options if self.group is None else Options(start=self.options.start)
+        return Declaration(self.name, "muster", options, self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """The fixed part of a run; the events are the rest."""
+
+    nodes: tuple[Node, ...]
+    gangs: tuple[GangKind, ...]
+    settings: Settings
+
+
+def node(name: str, gpu: int, rack: str, cpu: int = 16_000) -> Node:
+    """A node; ``rack`` "" = no label."""
+    labels = {RACK: rack} if rack else {}
+    allocatable = {"cpu": cpu, "pods": 12, GPU: gpu}
+    return Node(name, uid=f"uid-{name}", labels=labels, allocatable=allocatable)
+
+
+def group_of(kind: GangKind, least: int | None = None) -> Group:
+    """The group object of a gang that has one."""
+    assert kind.group is not None
+    options = Options(min_available=least or kind.options.min_available)
+    return Group(kind.group, f"uid-{kind.name}", options)
+
+
+def make(seed: int) -> Kit:
+    """The kit of this seed; the same on every machine."""
+    rng = random.Random(f"kit {seed}")
+    nodes = tuple(
+        node(f"n{number}", rng.choice([0, 2, 4, 8, 8]), rng.choice(["r1", "r1", "r2", ""]))
+        for number in range(rng.randint(1, 6))
+    )
+    settings = Settings(
+        levels=(RACK,),
+        start=rng.choice(list(Start)),
+        timeout_s=rng.choice([20.0, 60.0]),
+        grace_s=rng.choice([0.0, 30.0]),
+    )
+    gangs = tuple(_gang(rng, number) for number in range(4))
+    return Kit(nodes, gangs, settings)
+
+
+def _gang(rng: random.Random, number: int) -> GangKind:
+    least = rng.randint(1, 4)
+    size = least + rng.choice([0, 0, 1, 2])
+    options = Options(
+        min_available=least,
+        size=rng.choice([None, size]),
+        required=rng.choice(["", "", "rack"]),
+        preferred=rng.choice(["", "", "rack"]),
+        timeout=rng.choice([None, None, 15.0]),
+        start=rng.choice([None, None, *Start]),
+    )
+    port = (HostPort("", "TCP", 29500),) if rng.random() < 0.15 else ()
+    return GangKind(
+        name=f"g{number}",
+        size=size,
+        gpu=rng.choice([1, 2, 4, 8]),
+        priority=rng.choice([0, 0, 10]),
+        options=options,
+        group=GROUP if number == 3 else None,
+        ports=port,
+    )
