@@ -22,6 +22,7 @@ class Programme:
         self.levels, self.nodes = fabric.domains.shape
         self.highs = highspy.Highs()
         self.highs.setOptionValue("output_flag", False)
+        self.highs.setOptionValue("log_to_console", False)
         self.highs.setOptionValue("threads", 1)
         self.highs.setOptionValue("mip_rel_gap", 0.0)
         self.highs.setOptionValue("mip_abs_gap", 0.5)

@@ -2,12 +2,14 @@
 
 A cluster is made of blocks of 31 racks of 16 nodes of 8 GPUs. Of the nodes, 40 % are idle, 30 %
 full, and the others have 1 to 7 GPUs free. What is timed is the whole plan: from the matrix of free
-resources to the seats. The domain and node counts of the first clusters are proven by HiGHS.
+resources to the seats. Where `optimal` is true, HiGHS has proven the domain and node counts on the
+first clusters; it is null where the cluster is too large for HiGHS.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import sys
 import time
@@ -49,7 +51,7 @@ class Case:
 
 
 def cases(quick: bool) -> Iterator[Case]:
-    sizes = ((512, 20, 10, 3), (5_000, 20, 10, 2), (50_000, 5, 6, 1))
+    sizes = ((512, 20, 10, 3), (5_000, 20, 10, 2), (50_000, 5, 6, 0))
     for nodes, clusters, repeats, proofs in sizes[: 2 if quick else 3]:
         for members, gpus in GANGS:
             yield Case(nodes, members, gpus, clusters, repeats, proofs)
@@ -73,33 +75,47 @@ def plan(fabric: Fabric, free: FreeMatrix, case: Case) -> tuple[Ask, Seats | NoR
 
 
 def measure(case: Case) -> dict[str, Any]:
-    times, answers, proven = [], [], []
-    for seed in range(case.clusters):
-        fabric, free = cluster(case.nodes, seed)
-        ask, answer = plan(fabric, free, case)
-        for _ in range(case.repeats):
-            start = time.perf_counter()
-            plan(fabric, free, case)
-            times.append(1000 * (time.perf_counter() - start))
-        answers.append(list(answer.domains) if isinstance(answer, Seats) else None)
-        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        if seed < case.proofs:
-            fewest = Programme(fabric, ask).fewest()
-            proven.append(answers[-1] == (None if fewest is None else list(fewest)))
+    clusters = [cluster(case.nodes, seed) for seed in range(case.clusters)]
+    plan(*clusters[0], case)
+    times = [timed(*which, case) for which in clusters for _ in range(case.repeats)]
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    proven = [proof(*which, case) for which in clusters[: case.proofs]]
     return {
         "nodes": case.nodes,
         "gang": f"{case.members}x{case.gpus}",
         "p50_ms": round(float(np.percentile(times, 50)), 2),
         "p99_ms": round(float(np.percentile(times, 99)), 2),
         "rss_mb": round(rss),
-        "domains": answers[0],
-        "optimal": all(proven),
+        "domains": counts(plan(*clusters[0], case)[1]),
+        "optimal": all(proven) if proven else None,
     }
 
 
+def timed(fabric: Fabric, free: FreeMatrix, case: Case) -> float:
+    """Milliseconds."""
+    start = time.perf_counter()
+    plan(fabric, free, case)
+    return 1000 * (time.perf_counter() - start)
+
+
+def proof(fabric: Fabric, free: FreeMatrix, case: Case) -> bool:
+    """Whether HiGHS finds the same counts."""
+    ask, answer = plan(fabric, free, case)
+    fewest = Programme(fabric, ask).fewest()
+    return counts(answer) == (None if fewest is None else list(fewest))
+
+
+def counts(answer: Seats | NoRoom) -> list[int] | None:
+    return list(answer.domains) if isinstance(answer, Seats) else None
+
+
 def fresh(case: Case) -> dict[str, Any]:
-    """Measure in a process of its own, so that its memory is its own."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    """Measure in a process of its own, so that its memory is its own.
+
+    There, stdout goes to stderr: HiGHS introduces itself, whatever it is told.
+    """
+    context = get_context("spawn")
+    with ProcessPoolExecutor(1, context, initializer=os.dup2, initargs=(2, 1)) as pool:
         return pool.submit(measure, case).result()
 
 
@@ -110,7 +126,7 @@ def main() -> int:
     console = Console(stderr=True)
     rows = [fresh(case) for case in track(todo, "Planning gangs", console=console)]
     report("planner", rows, ["numpy", "highspy"])
-    return 0 if all(row["optimal"] for row in rows) else 1
+    return 1 if any(row["optimal"] is False for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -28,9 +28,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "serve": Command("serve", "serve", "Serve the extender for a cluster until SIGTERM."),
-    "demo": Command(
-        "demo", "demo", "Replay a day of gangs on an embedded cluster and train on it."
-    ),
+    "demo": Command("demo", "demo", "Replay a day of gangs on an embedded cluster."),
     "replay": Command("replay", "replay", "Print what Muster does for a recorded world."),
     "kube-config": Command(
         "kube_config", "kube_config", "Print the configuration of the kube-scheduler."

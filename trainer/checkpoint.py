@@ -48,7 +48,6 @@ class CheckpointStore:
 
     def save(self, step: int, state: dict[str, Any]) -> bool:
         """Collective. Write the state of one step; False if it is there already."""
-        import torch.distributed as dist
         from torch.distributed.checkpoint.filesystem import FileSystemWriter
         from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -59,8 +58,7 @@ class CheckpointStore:
         if self.rank == 0:
             commit(work, self.path(step))
             retire(self.root, self.keep)
-        dist.barrier()
-        return True
+        return bool(self._agreed(1))
 
     def newest(self) -> Checkpoint | None:
         """Collective. The newest complete checkpoint, as rank 0 sees it."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import multiprocessing
+import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -101,16 +103,13 @@ def _train_recorded(settings: TrainSettings) -> int:
 
 
 def _train_once(settings: TrainSettings) -> int:
-    import torch.distributed as dist
-
-    from trainer.loop import train
+    from trainer.loop import leave, train
     from trainer.rendezvous import init_process_group
     from trainer.report import publish
 
     ranks = init_process_group(timeout=timedelta(seconds=settings.timeout))
     report = train(settings, ranks)
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
     if report is None:
         return EXIT_CODE
     if ranks.rank == 0:
@@ -186,11 +185,31 @@ def _configure_logging() -> None:
     logger.propagate = False
 
 
-def main(args: Sequence[str] | None = None) -> None:
-    """Entry point of the muster-train command."""
+def run(args: Sequence[str] | None = None) -> int:
+    """The command line as a function: its exit code."""
     _configure_logging()
     try:
         app(args, prog_name="muster-train")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except TrainerError as error:
         typer.echo(f"muster-train: {error}", err=True)
-        sys.exit(CONFIGURATION_ERROR)
+        return CONFIGURATION_ERROR
+    return 0
+
+
+def main() -> None:
+    """Entry point of the muster-train command."""
+    _leave(run())
+
+
+def _leave(code: int) -> None:
+    """Taking torch's modules apart at exit takes a second, in every process, to no end. A worker
+    that torchrun started as a function still has to hand its result over.
+    """
+    if "torch" not in sys.modules or multiprocessing.parent_process() is not None:
+        sys.exit(code)
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)

@@ -112,9 +112,8 @@ def _announce(chosen: Plan) -> None:
         log.warning("%s", warning)
     given = " ".join(f"{name}={value}" for name, value in chosen.decisions.set.items())
     log.info(
-        "pod %s of %s (launcher: %s); hint: %s; backend: %s, %s; setting %s",
-        "?" if chosen.world.node_rank is None else chosen.world.node_rank,
-        chosen.world.nnodes or "?",
+        "%s, launched by %s; hint: %s; backend: %s, %s; setting %s",
+        chosen.world.position,
         chosen.world.launcher,
         chosen.found.origin,
         chosen.backend.name,

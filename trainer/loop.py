@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainer import data, model
 from trainer.checkpoint import Checkpoint, CheckpointStore
-from trainer.interruption import StopFlag, stop_on_sigterm
+from trainer.interruption import EXIT_CODE, StopFlag, stop_on_sigterm
 from trainer.rendezvous import Ranks
 from trainer.report import Report, progress
 from trainer.settings import TrainSettings
@@ -52,13 +54,39 @@ def train(settings: TrainSettings, ranks: Ranks) -> Report | None:
     """
     with stop_on_sigterm() as stop:
         job = _prepare(settings, ranks)
-        _resume(job)
-        stopped = _run(job, stop)
-        _save(job)
-        if stopped:
-            _tell(job, "stopped by SIGTERM at step %d%s", job.step, _where(job))
-            return None
-        return _evaluate(job)
+        with _stopping_alone(stop):
+            _resume(job)
+            stopped = _run(job, stop)
+            _save(job)
+            if stopped:
+                _tell(job, "stopped by SIGTERM at step %d%s", job.step, _where(job))
+                return None
+            return _evaluate(job)
+
+
+def leave() -> None:
+    """Collective. Wait for the others and take the process group down: the store that they may
+    still need lives in one of the processes. A barrier would guess a device; this needs none.
+    """
+    import torch
+    import torch.distributed as dist
+
+    dist.all_reduce(torch.zeros(1))
+    dist.destroy_process_group()
+
+
+@contextmanager
+def _stopping_alone(stop: StopFlag) -> Iterator[None]:
+    """Where all pods are evicted at once, some are gone before the ranks could agree on a step.
+    What then fails is an eviction, too, and says so by its exit code.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not stop.requested:
+            raise
+        log.warning("asked to stop, and another rank is gone; not saved since: %s", error)
+        raise SystemExit(EXIT_CODE) from error
 
 
 def _prepare(settings: TrainSettings, ranks: Ranks) -> Job:

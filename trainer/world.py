@@ -44,6 +44,13 @@ class LaunchWorld:
         return least != most
 
     @property
+    def position(self) -> str:
+        """For people: `pod 2 of 4`."""
+        if self.node_rank is None or not self.static:
+            return f"one of {self.nnodes} pods" if self.nnodes else "a pod alone"
+        return f"pod {self.node_rank} of {self.nnodes}"
+
+    @property
     def static(self) -> bool:
         return self.rdzv_backend in (None, "static")
 

@@ -64,7 +64,7 @@ class Views:
 
     def gangs(self) -> Response:
         """Every gang."""
-        return _json(self._service.gangs())
+        return _json({"gangs": self._service.gangs()})
 
     def gang(self, namespace: str, name: str) -> Response:
         """One gang."""
@@ -81,7 +81,7 @@ class Views:
 
     def nodes(self) -> Response:
         """Every node with its room."""
-        return _json(self._service.nodes())
+        return _json({"levels": self._service.levels(), "nodes": self._service.nodes()})
 
     def topology(self) -> Response:
         """The levels, and every domain with its nodes and accelerators."""
@@ -116,7 +116,7 @@ class Views:
         )
 
 
-def _json(value: Mapping[str, Any] | list[dict[str, Any]], code: int = 200) -> Response:
+def _json(value: Mapping[str, Any], code: int = 200) -> Response:
     return Response(msgspec.json.encode(value), code, media_type="application/json")
 
 

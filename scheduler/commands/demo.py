@@ -44,6 +44,7 @@ def demo(
     console = Console(stderr=True)
     if train and not training.installed():
         raise MusterError("the trainer is not installed here; use --no-train, or `make install`")
+    _make_folder(out)
     try:
         with _interrupted_by_sigterm(), ExitStack() as stack:
             shown = _start(stack, _jobs(seed, gangs, train), seed, train, port, console)
@@ -57,6 +58,15 @@ def demo(
         raise typer.Exit(130) from None
     typer.echo(json.dumps(shown.result()))
     raise typer.Exit(1 if shown.problems else 0)
+
+
+def _make_folder(out: Path) -> None:
+    """Find out before the work whether the picture can be written."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.touch()
+    except OSError as error:
+        raise MusterError(f"cannot write the picture to {out}: {error}; choose --out") from error
 
 
 def _jobs(seed: int, count: int | None, train: bool) -> list[GangJob]:
@@ -104,7 +114,6 @@ def _show(shown: demo_run.Demo, console: Console, out: Path) -> None:
     )
     drawn = picture.picture(title, shown.cluster.api.store.of_kind("Node"), observer.busiest)
     console.print(picture.as_text(drawn))
-    out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(picture.as_svg(drawn), encoding="utf-8")
     console.print(f"The same as a file: {out}")
     _summarize(shown, console)

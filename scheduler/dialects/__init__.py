@@ -1,22 +1,40 @@
 """Gang declarations, one module per ecosystem, in order of precedence.
 
-A dialect has ``NAME``, ``KINDS``, ``read_pod(PodSource) -> Found`` and
+A dialect has ``NAME``, ``KINDS``, ``OWNERS``, ``read_pod(PodSource) -> Found`` and
 ``read_group(object) -> GroupTerms``; to add one, write its module and put it into ``DIALECTS``.
 Our own keys (:mod:`scheduler.dialects.muster`) come first: they can name the gang, and they are
-laid over what any other dialect says.
+laid over what any other dialect says. docs/dialects.md is the whole of it for people.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from scheduler.dialects import coscheduling, muster, native
+from scheduler.dialects import (
+    coscheduling,
+    hived,
+    job,
+    jobset,
+    kai,
+    koordinator,
+    kubeflow,
+    kueue,
+    lws,
+    muster,
+    native,
+    ray,
+    roles,
+    volcano,
+    yunikorn,
+)
 from scheduler.dialects.fields import Fault, Json, mapping, text
+from scheduler.dialects.laying import lay, states_minimum
 from scheduler.dialects.source import Found, GroupTerms, PodSource
-from scheduler.model import NO_OPTIONS, Declaration, Group, GroupKey
+from scheduler.model import NO_OPTIONS, Declaration, Group, GroupKey, Options
 
-__all__ = ["DIALECTS", "Dialect", "Reading", "declaration", "group", "kind_of"]
+__all__ = ["DIALECTS", "Dialect", "Reading", "declaration", "group", "is_owner", "kind_of"]
 
 
 class Dialect(Protocol):
@@ -28,19 +46,56 @@ class Dialect(Protocol):
 
     @property
     def KINDS(self) -> tuple[str, ...]:  # noqa: N802 - a constant of a module
-        """``Kind.group`` of the objects that hold a minimum; may be empty."""
+        """``Kind.group`` of the objects that hold a minimum and are watched; may be empty."""
+
+    @property
+    def OWNERS(self) -> tuple[str, ...]:  # noqa: N802 - a constant of a module
+        """``Kind.group`` of the objects that are read when a pod names one; may be empty."""
 
     def read_pod(self, source: PodSource) -> Found:
         """What the pod says of its gang in this dialect."""
 
     def read_group(self, obj: Json) -> GroupTerms:
-        """What an object of one of ``KINDS`` says."""
+        """What an object of one of ``KINDS`` or ``OWNERS`` says."""
 
 
-DIALECTS: Sequence[Dialect] = (native, coscheduling)
-"""All dialects but our own, the first that finds something wins."""
+DIALECTS: Sequence[Dialect] = (
+    native,
+    koordinator,
+    coscheduling,
+    volcano,
+    kueue,
+    kai,
+    yunikorn,
+    hived,
+    lws,
+    kubeflow,
+    jobset,
+    ray,
+    job,
+)
+"""All dialects but our own, the first that finds something wins.
 
-_BY_KIND = {kind: dialect for dialect in DIALECTS for kind in dialect.KINDS}
+From native to hived someone has declared a gang; from lws on it is inferred from the controller.
+Koordinator comes before the labels that it shares, since it says more.
+"""
+
+_KNOW_BETTER = (lws, kubeflow, jobset)
+"""Controllers whose PodGroup counts pods that are not there at the same time."""
+
+_ON_PODS = (
+    kueue.read_topology,
+    kai.read_topology,
+    volcano.read_topology,
+    koordinator.read_topology,
+)
+"""Topology requests that sit on the pods of any workload."""
+
+_ON_GROUPS = (koordinator.read_annotations, *_ON_PODS)
+"""Requests that sit on a group object as annotations."""
+
+_BY_KIND = {kind: one for one in DIALECTS for kind in (*one.KINDS, *one.OWNERS)}
+_OWNERS = frozenset(kind for one in DIALECTS for kind in one.OWNERS)
 
 
 class Reading(NamedTuple):
@@ -57,15 +112,17 @@ def declaration(source: PodSource) -> Reading:
     options of a gang of one, and the declaration's name is "".
     """
     found = _identity(source)
-    options = muster.read_options(source.annotations, source.labels)
+    ours = muster.read_options(source.annotations, source.labels)
     if isinstance(found, Fault):
-        return Reading(None, _both(found, options))
-    if isinstance(options, Fault):
-        return Reading(found, options.reason)
-    if found is None:
-        return Reading(Declaration("", muster.NAME, options) if options != NO_OPTIONS else None)
-    laid = muster.overlay(found.options, options)
-    return Reading(Declaration(found.name, found.dialect, laid, found.group))
+        return Reading(None, _both(found, ours))
+    if found is None and isinstance(ours, Options):
+        return Reading(Declaration("", muster.NAME, ours) if ours != NO_OPTIONS else None)
+    near = _requests(_ON_PODS, source.annotations) if found is not None else NO_OPTIONS
+    if isinstance(near, Fault):
+        return Reading(found, _both(near, ours))
+    if isinstance(ours, Fault) or found is None:
+        return Reading(found, ours.reason if isinstance(ours, Fault) else "")
+    return Reading(_completed(source, found, near, ours))
 
 
 def group(obj: Json) -> Group | None:
@@ -90,20 +147,71 @@ def kind_of(obj: Json) -> str:
     return f"{text(obj.get('kind'))}.{api_group}" if slash else text(obj.get("kind"))
 
 
+def is_owner(key: GroupKey) -> bool:
+    """Whether the object is a workload that is read when a pod names it, and not watched."""
+    return key.kind in _OWNERS
+
+
+# ── pods ──
+
+
 def _identity(source: PodSource) -> Found:
     found = muster.read_pod(source)
     if found is not None:
         return found
-    return next((said for one in DIALECTS if (said := one.read_pod(source)) is not None), None)
+    found = next((said for one in DIALECTS if (said := one.read_pod(source)) is not None), None)
+    if not isinstance(found, Declaration) or found.group is None:
+        return found
+    named = found.group.name
+    better = (one for one in _KNOW_BETTER if one.made_group(source, named))
+    return next((said for one in better if (said := one.read_pod(source)) is not None), found)
+
+
+def _completed(source: PodSource, found: Declaration, near: Options, ours: Options) -> Declaration:
+    """The declaration with the pod's role and with what is laid over it."""
+    own = (
+        found.options if found.options.role else replace(found.options, role=roles.role_of(source))
+    )
+    options = lay(lay(own, near), ours)
+    # Who states a minimum by our own keys need not have the workload read for another one.
+    spared = found.group is not None and is_owner(found.group) and states_minimum(ours)
+    return Declaration(found.name, found.dialect, options, None if spared else found.group)
+
+
+def _requests(readers: Iterable[Callable[[Json], Options | Fault]], keys: Json) -> Options | Fault:
+    """What several dialects ask for beside the gang, the first wins."""
+    found = NO_OPTIONS
+    for read in readers:
+        asked = read(keys)
+        if isinstance(asked, Fault):
+            return asked
+        found = lay(asked, found)
+    return found
 
 
 def _both(fault: Fault, options: Any) -> str:
     return f"{fault.reason}; {options.reason}" if isinstance(options, Fault) else fault.reason
 
 
+# ── groups ──
+
+
 def _overlaid(key: GroupKey, uid: str, terms: GroupTerms, meta: Json) -> Group:
-    ours = muster.read_options(mapping(meta.get("annotations")), {})
-    if isinstance(ours, Fault):
-        fault = f"{terms.fault}; {ours.reason}" if terms.fault else ours.reason
-        return Group(key, uid, terms.options, terms.gang, fault)
-    return Group(key, uid, muster.overlay(terms.options, ours), terms.gang, terms.fault)
+    annotations = mapping(meta.get("annotations"))
+    asked = _requests(_ON_GROUPS, annotations)
+    ours = muster.read_options(annotations, {})
+    faults = [terms.fault, *(said.reason for said in (asked, ours) if isinstance(said, Fault))]
+    options = terms.options
+    for said in (asked, ours):
+        options = options if isinstance(said, Fault) else lay(options, said)
+    # A workload that is no gang by itself is one where its owner says so.
+    gang = terms.gang or (is_owner(key) and isinstance(ours, Options) and states_minimum(ours))
+    options = _with_itself(options, key)
+    return Group(key, uid, options, gang, "; ".join(fault for fault in faults if fault))
+
+
+def _with_itself(options: Options, key: GroupKey) -> Options:
+    """Partner gangs, the group's own among them."""
+    if not options.partners:
+        return options
+    return replace(options, partners=tuple(sorted({*options.partners, (key.namespace, key.name)})))

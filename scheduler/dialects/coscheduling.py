@@ -7,11 +7,12 @@ from scheduler.dialects.fields import Fault, Json, mapping
 from scheduler.dialects.source import Found, GroupTerms, PodSource
 from scheduler.model import Declaration, GroupKey, Options
 
-__all__ = ["KINDS", "NAME", "read_group", "read_pod"]
+__all__ = ["KINDS", "NAME", "OWNERS", "read_group", "read_pod"]
 
 NAME = "coscheduling"
 KINDS = ("PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.sigs.k8s.io")
 """``Kind.group`` of the objects that :func:`read_group` reads, of any version."""
+OWNERS: tuple[str, ...] = ()
 
 _LABELS = {
     "scheduling.x-k8s.io/pod-group": "PodGroup.scheduling.x-k8s.io",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +11,7 @@ from scheduler.dialects.fields import Fault, Json
 from scheduler.dialects.source import Found, PodSource
 from scheduler.model import NO_OPTIONS, Declaration, Options
 
-__all__ = ["NAME", "PREFIX", "overlay", "read_index", "read_options", "read_pod"]
+__all__ = ["NAME", "PREFIX", "read_index", "read_options", "read_pod"]
 
 NAME = "muster"
 PREFIX = "muster.scheduler/"
@@ -97,18 +96,6 @@ def _read(stated: Mapping[str, object]) -> Options | Fault:
         if isinstance(answer, Fault):
             faults.append(_named(PREFIX + key, answer).reason)
     return Fault("; ".join(faults)) if faults else _consistent(Options(**found))
-
-
-def overlay(base: Options, top: Options) -> Options:
-    """``base`` with everything that ``top`` states laid over it."""
-    if base == NO_OPTIONS or top == NO_OPTIONS:
-        return top if base == NO_OPTIONS else base
-    stated = {
-        field: value
-        for field, _ in _OPTIONS.values()
-        if (value := getattr(top, field)) not in (None, "", ())
-    }
-    return replace(base, **stated)
 
 
 def _named(key: str, fault: Fault) -> Fault:

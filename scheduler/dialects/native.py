@@ -8,12 +8,13 @@ from scheduler.dialects.fields import Fault, Json, is_label_value, is_object_nam
 from scheduler.dialects.source import Found, GroupTerms, PodSource
 from scheduler.model import Declaration, GroupKey, Options
 
-__all__ = ["KINDS", "NAME", "read_group", "read_pod"]
+__all__ = ["KINDS", "NAME", "OWNERS", "read_group", "read_pod"]
 
 NAME = "native"
 KIND = "PodGroup.scheduling.k8s.io"
 KINDS = (KIND,)
 """``Kind.group`` of the objects that :func:`read_group` reads, of any version."""
+OWNERS: tuple[str, ...] = ()
 
 _FIELD = "spec.schedulingGroup.podGroupName"
 

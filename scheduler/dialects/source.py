@@ -32,3 +32,8 @@ class GroupTerms(NamedTuple):
     gang: bool = True
     """False where the object says that its pods are no gang."""
     fault: str = ""
+
+
+def no_group(_: Json) -> GroupTerms:
+    """``read_group`` of a dialect that has no object of its own."""
+    return GroupTerms()

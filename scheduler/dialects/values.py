@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from scheduler.core.quoting import quoted
-from scheduler.dialects.fields import Fault, is_label_value, text
+from scheduler.dialects.fields import Fault, is_label_value, is_object_name, text
 from scheduler.model import Communication, Start
 
 LARGEST_COUNT = 1_000_000
@@ -32,6 +32,33 @@ def name(value: object) -> str | Fault:
     if isinstance(value, str) and is_label_value(value):
         return value
     return Fault(f"{quoted(value)} is not a name (1 to 63 letters, digits, '-', '_', '.')")
+
+
+def group_name(value: object) -> str | Fault:
+    """The name of a group object or an application, which may be longer than a label value."""
+    if isinstance(value, str) and (is_label_value(value) or is_object_name(value)):
+        return value
+    return Fault(f"{quoted(value)} is not the name of a group")
+
+
+def namespaced(value: object) -> tuple[str, str] | Fault:
+    """``namespace/name``."""
+    namespace, _, rest = text(value).partition("/")
+    if is_label_value(namespace) and (is_label_value(rest) or is_object_name(rest)):
+        return namespace, rest
+    return Fault(f"{quoted(value)} is not namespace/name")
+
+
+def json_value(value: object) -> object | Fault:
+    """What a text of JSON says."""
+    try:
+        return msgspec.json.decode(value) if isinstance(value, str) else _no_json(value)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return _no_json(value)
+
+
+def _no_json(value: object) -> Fault:
+    return Fault(f"{quoted(value)} is not JSON")
 
 
 def count(value: object) -> int | Fault:

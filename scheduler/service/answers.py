@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 
 from scheduler.core.messages import BindReply, FilterReply, PreemptReply, PrioritizeReply
 from scheduler.model import Pod, PodRef
+from scheduler.settings import Settings
 
 HOLD_KEY = "muster"
 """The one made-up node name that carries a hold's reason."""
@@ -19,12 +20,14 @@ BUSY = "planner busy; the scheduler asks again by itself"
 BROKEN = "internal error in Muster; its log has the details"
 
 
-def is_plain(pod: Pod, accelerators: Sequence[str]) -> bool:
-    """Whether the pod belongs to no gang and asks for no accelerator."""
-    if pod.declaration is not None or pod.fault:
+def is_plain(pod: Pod, settings: Settings) -> bool:
+    """Whether the pod is another scheduler's, or belongs to no gang and asks for no accelerator."""
+    if pod.scheduler and pod.scheduler not in settings.scheduler_names:
+        return True
+    if pod.fault or (pod.declaration is not None and pod.declaration.name):
         return False
     return not any(
-        amount > 0 and any(fnmatchcase(name, pattern) for pattern in accelerators)
+        amount > 0 and any(fnmatchcase(name, pattern) for pattern in settings.accelerators)
         for name, amount in pod.requests.items()
     )
 

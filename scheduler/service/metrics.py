@@ -40,6 +40,10 @@ class Metrics:
             "Events that the engine failed on with an internal error; always a bug.",
             "event",
         )
+        self.one_node_calls = self._counter(
+            "muster_filter_one_node_calls_total",
+            "Filter calls that offered one node only, as a nomination makes the scheduler do.",
+        )
         self.fallbacks = self._counter(
             "muster_fallback_answers_total",
             "Requests answered without the engine, by verb and reason (busy, error, unreadable).",

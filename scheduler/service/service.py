@@ -130,6 +130,8 @@ class Service:
 
     def filter(self, ref: PodRef, names: Sequence[str], pod: PodSource) -> FilterReply:
         """Which of the offered nodes the pod may use. Always an answer, within the lock wait."""
+        if len(names) == 1:
+            self.metrics.one_node_calls.inc()
         try:
             event = Filter(ref, names, self._unseen(ref, pod))
             return self._ask(FilterReply, event)
@@ -261,7 +263,7 @@ class Service:
     def _instead(self, reason: str, text: str, names: Sequence[str], pod: PodSource) -> FilterReply:
         self._count("filter", reason)
         try:
-            if answers.is_plain(pod(), self.settings.accelerators):
+            if answers.is_plain(pod(), self.settings):
                 return answers.passing(names)
         except DecodeError as error:
             log.warning("filter: the pod in the request cannot be read: %s", error)

@@ -165,3 +165,14 @@ def find_problems(shown: Demo) -> None:
     pods = sum(len(job.pods) for job in shown.jobs)
     if result["pods_bound"] != pods:
         shown.problems.append(f"{result['pods_bound']} pods were bound, not {pods}")
+    failures = _failures(shown.service)
+    if failures:
+        shown.problems.append(f"the engine failed on {failures:.0f} events; see the log above")
+
+
+def _failures(service: Service) -> float:
+    """Events that the engine failed on with an internal error."""
+    samples = [
+        sample for found in service.metrics.step_failures.collect() for sample in found.samples
+    ]
+    return sum(sample.value for sample in samples if sample.name.endswith("_total"))

@@ -113,27 +113,43 @@ def _refusal(client: Client, pod: Object) -> str:
 # ── the rights ──
 
 
+RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+LEASE = "muster-kube-scheduler"
+
+
 @pytest.fixture
-def account(
+def accounts(
     control_plane: Cluster, client: Client, namespace: str, tmp_path: Path
-) -> Iterator[Path]:
-    """A kubeconfig of the installation's service account, with its roles bound for real."""
+) -> Iterator[tuple[Path, Path]]:
+    """Kubeconfigs: of the installation's service account, with all its roles bound for real, and
+    of another one that has nothing but Muster's own role."""
+    own = {"kind": "ServiceAccount", "name": "alone", "namespace": namespace}
     with ExitStack() as made:
+        made.callback(client.delete, "Lease", f"{LEASE}-{namespace}", "kube-system")
         for item in MANIFEST:
-            if item["kind"] in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role") or (
-                item["kind"] == "RoleBinding" and item["metadata"]["namespace"] == NAMESPACE
-            ):
+            if item["kind"] in RIGHTS:
                 _make(client, made, _renamed(_moved(item, namespace), namespace))
-        yield _kubeconfig(control_plane, client, namespace, tmp_path / "account.kubeconfig")
+        binding = _moved(_one("ClusterRoleBinding"), namespace)
+        assert binding["roleRef"]["name"] == "muster"
+        binding |= {"metadata": {"name": "muster-alone"}, "subjects": [own]}
+        _make(client, made, _renamed(binding, namespace))
+        account = {"apiVersion": "v1", "kind": "ServiceAccount"}
+        _make(client, made, account | {"metadata": {"name": "alone", "namespace": namespace}})
+        yield (
+            _kubeconfig(control_plane, client, namespace, "muster", tmp_path),
+            _kubeconfig(control_plane, client, namespace, "alone", tmp_path),
+        )
 
 
 def _renamed(item: Object, suffix: str) -> Object:
-    """Cluster-wide objects under names of the test's own, so that no installation is touched."""
-    if item["kind"] in CLUSTER_WIDE:
+    """What lies outside the test's namespace gets names of its own: no installation is touched."""
+    if item["metadata"].get("namespace") != suffix:
         item["metadata"]["name"] += f"-{suffix}"
-    role = item.get("roleRef", {})
-    if role.get("kind") == "ClusterRole" and not role["name"].startswith("system:"):
+    role = item.get("roleRef", {"name": "system:"})
+    if not role["name"].startswith(("system:", "extension-apiserver-")):
         role["name"] += f"-{suffix}"
+    for rule in item.get("rules", ()):
+        rule |= {"resourceNames": [f"{name}-{suffix}" for name in rule.get("resourceNames", ())]}
     return item
 
 
@@ -144,16 +160,19 @@ def _make(client: Client, made: ExitStack, item: Object) -> None:
     made.callback(client.delete, kind, metadata["name"], metadata.get("namespace"))
 
 
-def _kubeconfig(cluster: Cluster, client: Client, namespace: str, path: Path) -> Path:
+def _kubeconfig(
+    cluster: Cluster, client: Client, namespace: str, account: str, folder: Path
+) -> Path:
     """The administrator's file with a token of the service account in place of the user."""
-    account = f"{client.path('ServiceAccount', 'muster', namespace)}/token"
+    tokens = f"{client.path('ServiceAccount', account, namespace)}/token"
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = client.request("POST", account, body=request)["status"]["token"]
+    token = client.request("POST", tokens, body=request)["status"]["token"]
     file: dict[str, Any] = yaml.safe_load(cluster.kubeconfig.read_text())
     context = next(
         item["context"] for item in file["contexts"] if item["name"] == file["current-context"]
     )
     file["users"] = [{"name": context["user"], "user": {"token": token}}]
+    path = folder / f"{account}.kubeconfig"
     path.write_text(yaml.safe_dump(file))
     return path
 
@@ -167,6 +186,7 @@ def _scheduler(
     data = _moved(_one("ConfigMap"), namespace)["data"]
     configuration: dict[str, Any] = yaml.safe_load(data["kube-scheduler.yaml"])
     configuration["clientConnection"] = {"kubeconfig": str(account)}
+    configuration["leaderElection"]["resourceName"] += f"-{namespace}"
     for extender in configuration["extenders"]:
         extender["urlPrefix"] = muster.url
     file = folder / "kube-scheduler.yaml"
@@ -193,14 +213,15 @@ def test_the_example_gang_starts_with_nothing_but_the_rights_of_the_manifest(
     client: Client,
     namespace: str,
     nodes: Objects,
-    account: Path,
+    accounts: tuple[Path, Path],
     tmp_path: Path,
 ) -> None:
     if isinstance(control_plane, ExternalCluster):
         pytest.skip("KUBECONFIG names a cluster whose schedulers belong to whoever runs it")
+    account, own = accounts
     with ExitStack() as running:
         muster = running.enter_context(
-            MusterProcess(control_plane, kubeconfig=account, name="muster-deployed")
+            MusterProcess(control_plane, kubeconfig=own, name="muster-deployed")
         )
         scheduler = _scheduler(control_plane, muster, account, namespace, tmp_path)
         running.callback(scheduler.stop)
@@ -221,6 +242,7 @@ def test_the_example_gang_starts_with_nothing_but_the_rights_of_the_manifest(
             ),
             what="each pod has its Event",
         )
+        assert client.find("Lease", f"{LEASE}-{namespace}", "kube-system"), "it leads"
         logs = muster.log_text() + scheduler.child.log_text()
 
     hints = [

@@ -204,7 +204,9 @@ def test_two_gangs_that_each_need_the_whole_cluster_take_turns(
     assert len(winners) == 1
     winner = winners.pop()
     loser = "b" if winner == "a" else "a"
-    wait_held(client, namespace, [f"{loser}-0"], "no room")
+    # In-tree filters leave no node, so that the scheduler has nothing to ask Muster.
+    wait_held(client, namespace, [f"{loser}-0"], "Insufficient nvidia.com/gpu")
+    assert "no room" in gang_state(muster, namespace, loser)["reason"]
     client.at_once(
         lambda index: client.delete("Pod", f"{winner}-{index}", namespace, grace=0), range(32)
     )
@@ -245,7 +247,7 @@ def test_gangs_start_after_the_scheduler_was_restarted(
     client.create_all(gang_pods("first", namespace, range(32), 8, least=32))
     wait_until(lambda: len(bound_names(client, namespace)) == 32, 30)
     client.create_all(gang_pods("next", namespace, range(8), 8, least=8))
-    wait_held(client, namespace, ["next-0"], "no room")
+    wait_held(client, namespace, ["next-0"], "Insufficient nvidia.com/gpu")
     scheduler.restart()
     client.at_once(
         lambda index: client.delete("Pod", f"first-{index}", namespace, grace=0), range(32)

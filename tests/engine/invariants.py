@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scheduler.core import engine, feasibility
+from scheduler.core import engine, explain, feasibility
 from scheduler.core.gang import Status
 from scheduler.core.hints import rank_of
 from scheduler.core.messages import Bind, Event, Nominate, Tick, Wake
-from scheduler.core.state import State
-from scheduler.model import Pod
+from scheduler.core.state import Reservation, State
+from scheduler.model import Phase, Pod
 
 if TYPE_CHECKING:
     from .trial import Trial
@@ -28,16 +28,28 @@ class Look:
 
     over: frozenset[str]
     """Nodes on which more is bound, reserved or on its way than they have."""
-    seats: frozenset[tuple[str, str]]
-    """(uid, node) of every reservation."""
+    seats: Mapping[str, Reservation]
+    """Uid -> its reservation."""
     expired: int
+
+
+def holds(pod: Pod) -> bool:
+    """Whether a pod takes room on its node; the oracle's own reading of the rule."""
+    return pod.node != "" and pod.phase not in (Phase.SUCCEEDED, Phase.FAILED)
 
 
 def look(trial: Trial) -> Look:
     """The books before an event."""
     state = trial.state
-    seats = frozenset((uid, item.node) for uid, item in state.reservations.items())
-    return Look(frozenset(name for name in trial.nodes if over(trial, name)), seats, state.expired)
+    full = frozenset(name for name in trial.nodes if over(trial, name))
+    return Look(full, dict(state.reservations), state.expired)
+
+
+def new_seats(state: State, before: Look) -> dict[str, Reservation]:
+    """Uid -> reservation, of those made since; one given back and made again counts."""
+    return {
+        uid: item for uid, item in state.reservations.items() if before.seats.get(uid) is not item
+    }
 
 
 def over(trial: Trial, name: str) -> dict[str, int]:
@@ -53,7 +65,7 @@ def over(trial: Trial, name: str) -> dict[str, int]:
 def committed(trial: Trial, name: str) -> list[Pod]:
     """Pods that hold a node, have it reserved, or may be bound to it by a Binding on its way."""
     pods, state = trial.pods, trial.state
-    here = {uid for uid, pod in pods.items() if pod.node == name and pod.holds_node}
+    here = {uid for uid, pod in pods.items() if pod.node == name and holds(pod)}
     here |= {uid for uid, item in state.reservations.items() if item.node == name and uid in pods}
     here |= {
         effect.ref.uid
@@ -81,6 +93,7 @@ def check(
     _whole_when_started(trial, done)
     _domains_hold(trial, before)
     _ranks_differ(trial)
+    _seats_are_timely(trial, before, event)
     if state.expired > before.expired:
         trial.harmed.update(state.gangs)
     _note_takeovers(trial, before)
@@ -98,11 +111,8 @@ def _no_overbooking(trial: Trial, before: Look, outside: Sequence[str]) -> None:
         names = [pod.name for pod in committed(trial, name)]
         if name not in before.over and name not in outside:
             raise AssertionError(f"I1: {name} is over-booked by {excess}: {names}")
-        new = [
-            uid
-            for uid, item in trial.state.reservations.items()
-            if item.node == name and (uid, name) not in before.seats
-        ]
+        seats = new_seats(trial.state, before)
+        new = [uid for uid, item in seats.items() if item.node == name]
         assert not new, f"I1: new reservations {new} on {name}, over by {excess}: {names}"
 
 
@@ -130,7 +140,7 @@ def _books_agree(state: State) -> None:
                 sums[resource] = sums.get(resource, 0) + amount
         assert dict(state.ledger.used(name)) == sums
     for uid, pod in state.pods.items():
-        if pod.holds_node:
+        if holds(pod):
             assert state.ledger.where(uid) == pod.node, f"{pod.name} holds {pod.node} unbooked"
     for uid, item in state.reservations.items():
         assert state.ledger.where(uid) == item.node, f"{uid} is reserved on {item.node} unbooked"
@@ -139,7 +149,7 @@ def _books_agree(state: State) -> None:
 
 def _reason_for(state: State, uid: str, name: str) -> bool:
     pod = state.pods.get(uid)
-    if pod is not None and pod.holds_node:
+    if pod is not None and holds(pod):
         return pod.node == name
     if uid in state.reservations:
         return state.reservations[uid].node == name
@@ -186,9 +196,7 @@ def _rolls_agree(state: State) -> None:
 
 
 def _seats_are_usable(trial: Trial, before: Look) -> None:
-    for uid, item in trial.state.reservations.items():
-        if (uid, item.node) in before.seats:
-            continue
+    for uid, item in new_seats(trial.state, before).items():
         node = trial.nodes.get(item.node)
         assert node is not None, f"{uid} got a seat on {item.node}, which is gone"
         why = feasibility.verdict(trial.state.pods[uid].constraints, node)
@@ -197,6 +205,20 @@ def _seats_are_usable(trial: Trial, before: Look) -> None:
         others = [pod for pod in committed(trial, item.node) if pod.uid != uid]
         clash = any(feasibility.ports_clash(ports, pod.constraints.ports) for pod in others)
         assert not clash, f"{uid} got a seat on {item.node}, where its port is taken"
+
+
+def _seats_are_timely(trial: Trial, before: Look, event: Event) -> None:
+    """No seat outlives its gang's time-out, counted from the last seat that the gang got."""
+    state = trial.state
+    for uid in new_seats(state, before):
+        trial.seated_at[uid] = trial.now
+    if not isinstance(event, Tick):
+        return
+    for key, gang in state.gangs.items():
+        stated = gang.life.options.timeout if gang.life else None
+        limit = stated if stated is not None else state.settings.timeout_s
+        last = max((trial.seated_at[uid] for uid in gang.reserved), default=trial.now)
+        assert trial.now < last + limit or not gang.reserved, f"{key} keeps seats for too long"
 
 
 def _whole_when_started(trial: Trial, done: engine.Step) -> None:
@@ -211,7 +233,7 @@ def _whole_when_started(trial: Trial, done: engine.Step) -> None:
 def _domains_hold(trial: Trial, before: Look) -> None:
     """New seats of a gang with a requirement are in one domain, that of its living members."""
     state = trial.state
-    new = {uid for uid, item in state.reservations.items() if (uid, item.node) not in before.seats}
+    new = new_seats(state, before)
     for key in {state.reservations[uid].gang for uid in new}:
         gang = state.gangs[key]
         level = state.topology().resolve(gang.life.options.required) if gang.life else None
@@ -242,9 +264,8 @@ def _ranks_differ(trial: Trial) -> None:
 def _note_takeovers(trial: Trial, before: Look) -> None:
     """A gang that lost seats to another one in this step may be left with less than min."""
     state = trial.state
-    now = {(uid, item.node) for uid, item in state.reservations.items()}
-    gained = {state.reservations[uid].gang for uid, _ in now - before.seats}
-    for uid, _ in before.seats - now:
+    gained = {item.gang for item in new_seats(state, before).values()}
+    for uid in before.seats.keys() - state.reservations.keys():
         key = state.gang_of.get(uid)
         pod = state.pods.get(uid)
         if key is not None and pod is not None and not pod.node and gained - {key}:
@@ -261,8 +282,8 @@ def check_rest(trial: Trial) -> None:
     assert not state.binding
     assert not state.awaited
     assert not state.doubts
-    bound = {uid: pod.node for uid, pod in trial.pods.items() if pod.holds_node}
-    assert {uid: pod.node for uid, pod in state.pods.items() if pod.holds_node} == bound
+    bound = {uid: pod.node for uid, pod in trial.pods.items() if holds(pod)}
+    assert {uid: pod.node for uid, pod in state.pods.items() if holds(pod)} == bound
     for name in trial.nodes:
         nominated = {
             uid
@@ -273,6 +294,7 @@ def check_rest(trial: Trial) -> None:
         assert set(state.ledger.claims(name)) == held, f"room on {name} leaks"
     _no_half_gangs(trial)
     nobody_is_forgotten(state, trial.now)
+    restart_changes_nothing(trial)
 
 
 def _no_half_gangs(trial: Trial) -> None:
@@ -292,3 +314,13 @@ def nobody_is_forgotten(state: State, now: float) -> None:
     done = engine.step(fresh, Tick(), now)
     sent = [item for item in done.effects if isinstance(item, Bind | Nominate | Wake)]
     assert not sent, f"could have started before: {sent}"
+
+
+def restart_changes_nothing(trial: Trial) -> None:
+    """What is bound and what is free can be read from the API alone."""
+    fresh = engine.new_state(trial.kit.settings)
+    for event in trial.listed():
+        engine.step(fresh, event, 0.0)
+    before, after = explain.snapshot_state(trial.state), explain.snapshot_state(fresh)
+    assert after["bound"] == before["bound"]
+    assert after["free"] == before["free"]

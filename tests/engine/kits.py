@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.model import (
     Declaration,
@@ -47,6 +47,8 @@ class Kit:
     nodes: tuple[Node, ...]
     gangs: tuple[GangKind, ...]
     settings: Settings
+    calm: bool = False
+    """Whether all have the same priority, so that nobody takes another's seats."""
 
 
 def node(name: str, gpu: int, rack: str, cpu: int = 16_000) -> Node:
@@ -63,8 +65,8 @@ def group_of(kind: GangKind, least: int | None = None) -> Group:
     return Group(kind.group, f"uid-{kind.name}", options)
 
 
-def make(seed: int) -> Kit:
-    """The kit of this seed; the same on every machine."""
+def make(seed: int, *, calm: bool = False) -> Kit:
+    """The kit of this seed, the same on every machine."""
     rng = random.Random(f"kit {seed}")
     nodes = tuple(
         node(f"n{number}", rng.choice([0, 2, 4, 8, 8]), rng.choice(["r1", "r1", "r2", ""]))
@@ -76,8 +78,10 @@ def make(seed: int) -> Kit:
         timeout_s=rng.choice([20.0, 60.0]),
         grace_s=rng.choice([0.0, 30.0]),
     )
-    gangs = tuple(_gang(rng, number) for number in range(4))
-    return Kit(nodes, gangs, settings)
+    gangs = [_gang(rng, number) for number in range(4)]
+    if calm:
+        gangs = [replace(kind, priority=0) for kind in gangs]
+    return Kit(nodes, tuple(gangs), settings, calm)
 
 
 def _gang(rng: random.Random, number: int) -> GangKind:

@@ -44,7 +44,6 @@ CALM = {
     "member": 20,
     "whole_gang": 6,
     "single": 4,
-    "end_effect": 0,
     "end_all": 10,
     "watch": 3,
     "filter": 5,

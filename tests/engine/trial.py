@@ -76,7 +76,12 @@ class Trial:
         self.harmed: set[GangKey] = set()
         """Gangs that met with something that may leave them with less than min."""
         self.state = engine.new_state(kit.settings)
-        self.history: list[tuple[Event, float]] = []
+        self.cancelled: set[int] = set()
+        """Effects that the engine asked not to send any more."""
+        self.seated_at: dict[str, float] = {}
+        """Uid -> when its present reservation was made."""
+        self.history: list[tuple[Event | None, float]] = []
+        """All events with their times; None = a restart."""
         self.steps: list[engine.Step] = []
         self._made = 0
         for item in kit.nodes:
@@ -96,7 +101,9 @@ class Trial:
         done = engine.step(self.state, event, self.now)
         self.steps.append(done)
         for effect in done.effects:
-            if not isinstance(effect, Record | Cancel):
+            if isinstance(effect, Cancel):
+                self.cancelled.add(effect.target)
+            elif not isinstance(effect, Record):
                 self.open[effect.id] = effect
         invariants.check(self, before, event, done, outside)
         return done
@@ -158,7 +165,7 @@ class Trial:
             f"s-{uid}",
             uid,
             scheduler="muster",
-            priority=[0, 0, 10][op.b % 3],
+            priority=0 if self.kit.calm else [0, 0, 10][op.b % 3],
             created=float(self._made),
             requests={"cpu": 1000, "pods": 1, GPU: gpu},
         )
@@ -213,7 +220,7 @@ class Trial:
 
     def finish(self, op: Op) -> None:
         """A bound pod ends, well or badly."""
-        bound = [pod for pod in self.pods.values() if pod.holds_node]
+        bound = [pod for pod in self.pods.values() if invariants.holds(pod)]
         if bound:
             phase = Phase.SUCCEEDED if op.b % 2 else Phase.FAILED
             self._change(bound[op.a % len(bound)], phase=phase)
@@ -226,10 +233,9 @@ class Trial:
         old = members[op.a % len(members)]
         self._harm([self.gang_of(old)])
         del self.pods[old.uid]
-        if op.b % 2:
+        self.late.pop(old.uid, None)
+        if op.b % 4 == 0:
             self.show(old.uid)
-        else:
-            self.late.pop(old.uid, None)
         fresh = replace(
             old,
             uid=self._uid(),
@@ -242,6 +248,8 @@ class Trial:
             created=float(self._made),
         )
         self._create(fresh)
+        if op.b % 4 == 1:
+            self.feed(PodGone(old.uid))
 
     def ungate(self, op: Op) -> None:
         """A gate is taken off."""
@@ -367,9 +375,10 @@ class Trial:
         return Outcome.OK
 
     def end_all(self, op: Op) -> None:
-        """All that is open ends well."""
+        """All that is open ends well; what was cancelled is not sent."""
         while self.open:
-            self.end(next(iter(self.open.values())))
+            effect = next(iter(self.open.values()))
+            self.end(effect, "cancelled" if effect.id in self.cancelled else "ok")
 
     def watch(self, op: Op) -> None:
         """The watch catches up."""
@@ -444,7 +453,7 @@ class Trial:
         reply = self.feed(Filter(pod.ref, [node], pod)).reply
         assert isinstance(reply, FilterReply)
         have = self.nodes[node].allocatable
-        here = [item for item in self._on(node) if item.holds_node]
+        here = [item for item in self._on(node) if invariants.holds(item)]
         return node in reply.nodes and all(
             sum(item.requests.get(name, 0) for item in (*here, pod)) <= have.get(name, 0)
             for name in pod.requests
@@ -499,15 +508,20 @@ class Trial:
                 self._apply(effect)
         self.open.clear()
         self.late.clear()
+        self.seated_at.clear()
+        self.history.append((None, self.now))
         self._harm(list(self.state.gangs))
         self.state = engine.new_state(self.kit.settings)
-        for item in sorted(self.nodes.values(), key=lambda item: item.name):
-            self.feed(NodeSeen(item))
-        for group in self.groups.values():
-            self.feed(GroupSeen(group))
-        for pod in sorted(self.pods.values(), key=lambda pod: pod.key):
-            self.feed(PodSeen(pod))
+        for event in self.listed():
+            self.feed(event)
         self.feed(Synced())
+
+    def listed(self) -> list[Event]:
+        """The world as a first list shows it."""
+        nodes = sorted(self.nodes.values(), key=lambda item: item.name)
+        pods = sorted(self.pods.values(), key=lambda pod: pod.key)
+        groups = self.groups.values()
+        return [*map(NodeSeen, nodes), *map(GroupSeen, groups), *map(PodSeen, pods)]
 
     # ── the end ──
 
@@ -526,7 +540,7 @@ class Trial:
         self.watch(Op("watch", 0, 0, 0))
         for _ in range(500):
             if self.open:
-                self.end(next(iter(self.open.values())))
+                self.end_all(Op("end_all", 0, 0, 0))
             elif not self._schedule_one():
                 return
         raise AssertionError("the engine sends effects without end")

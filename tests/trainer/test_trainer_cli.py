@@ -12,10 +12,8 @@ from trainer.report import Report, progress, publish
 
 
 def call(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(list(args))
-    out, err = capsys.readouterr()
-    return ended.value.code or 0, out, err
+    code = cli.run(list(args))
+    return code, *capsys.readouterr()
 
 
 def test_env_prints_decisions_as_json(

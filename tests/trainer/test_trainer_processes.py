@@ -12,7 +12,15 @@ from typing import Any
 
 import pytest
 from test_trainer_training import run
-from trainer_worlds import IN_ORDER, INTERLEAVED, environments, hint, run_world, wait_until
+from trainer_worlds import (
+    IN_ORDER,
+    INTERLEAVED,
+    environments,
+    free_port,
+    hint,
+    run_world,
+    wait_until,
+)
 
 from trainer.checkpoint import complete
 
@@ -78,12 +86,6 @@ def children(pid: int) -> list[int]:
 
 def descendants(pid: int) -> list[int]:
     return [found for child in children(pid) for found in (child, *descendants(child))]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -174,10 +176,10 @@ def test_an_evicted_pod_stops_the_whole_gang_with_its_state_saved(
 def test_a_killed_worker_is_restarted_and_the_result_is_the_same(
     start: Any, tmp_path: Path
 ) -> None:
-    changes = {"steps": 800, "checkpoint_every": 20, "log_every": 25}
+    changes = {"steps": 300}
     pod = start(
-        "launch", "--nproc-per-node", "2", "--max-restarts", "1", "--start-method", "fork",
-        "--run-path", "--", "-m", "trainer", "train", "--steps", "800", "--checkpoint-every", "20", "--checkpoint-dir", str(tmp_path / "saved"),
+        "launch", "--nproc-per-node", "2", "--max-restarts", "1", "--", "-m", "trainer", "train",
+        "--steps", "300", "--checkpoint-every", "20", "--checkpoint-dir", str(tmp_path / "saved"),
     )  # fmt: skip
     pod.says("step 25/")
     os.kill(pod.workers()[1], signal.SIGKILL)

@@ -9,6 +9,7 @@ from trainer_worlds import (
     INTERLEAVED,
     Process,
     environments,
+    free_port,
     hint,
     run_world,
 )
@@ -126,9 +127,29 @@ def test_a_store_that_nobody_serves_is_an_error_with_the_address(tmp_path: Path)
     assert "127.0.0.1:1 (MASTER_ADDR, MASTER_PORT)" in str(found)
 
 
-def join_over_tcp(process: Process) -> None:
+def test_the_process_that_serves_the_store_stays_until_the_others_know(tmp_path: Path) -> None:
+    """Without an agent's store it is rank 0's: its end would cut the others off."""
+    port = {"MASTER_PORT": str(free_port())}
+    envs = [env | port for env in environments([1, 1, 1, 1]) if env["RANK"] != "2"]
+    found = run_world(tmp_path, envs, join_over_tcp)
+    assert {str(each).split(";")[0] for each in found} == {
+        "1 of 4 ranks did not come within 1 s: [2]"
+    }
+
+
+def test_over_the_launcher_s_address_ranks_follow_the_hints_too(tmp_path: Path) -> None:
+    port = {"MASTER_PORT": str(free_port())}
+    envs = [env | port for env in environments([1, 1], [hint(1, "n0"), hint(0, "n1")])]
+    assert run_world(tmp_path, envs, join_over_tcp, 60.0) == [1, 0]
+
+
+def join_over_tcp(process: Process, timeout: float = 1.0) -> int:
     from datetime import timedelta
 
+    from trainer.loop import leave
     from trainer.rendezvous import init_process_group
 
-    init_process_group(timeout=timedelta(seconds=1), env=process.env | {"MASTER_PORT": "1"})
+    env = {"MASTER_PORT": "1"} | process.env
+    rank = init_process_group(timeout=timedelta(seconds=timeout), env=env).rank
+    leave()
+    return rank

@@ -20,15 +20,13 @@ SHORT: dict[str, Any] = {"steps": 40, "log_every": 0, "checkpoint_every": 20}
 
 def run(process: Process, changes: dict[str, Any], at_step: Any = None) -> Any:
     """Join the world and train. `at_step` = (rank, step, signal) sends it to one rank."""
-    import torch.distributed as dist
-
     from trainer import loop
 
     if at_step:
         loop.progress = signalling(process.rank, *at_step)
     ranks = process.join_world()
     report = loop.train(TrainSettings(**(SHORT | changes)), ranks)
-    dist.barrier()
+    loop.leave()
     return report and json.loads(report.as_json())
 
 
@@ -96,8 +94,20 @@ def test_sigterm_to_one_rank_stops_all_behind_the_same_step(
     assert resumed["loss"] == pytest.approx(uninterrupted["loss"], abs=1e-9)
 
 
-def test_sigterm_behind_the_last_step_does_not_undo_a_finished_run(tmp_path: Path) -> None:
-    reports = train(tmp_path, 2, (0, 40, signal.SIGTERM))
+def test_an_evicted_rank_whose_peer_is_gone_already_still_counts_as_evicted(
+    tmp_path: Path,
+) -> None:
+    found = run_world(tmp_path, environments([1, 1]), run_until_deserted)
+    assert [each.code for each in found] == [-signal.SIGKILL, 143]
+
+
+def run_until_deserted(process: Process) -> Any:
+    return run(process, {}, (process.rank, 7, (signal.SIGKILL, signal.SIGTERM)[process.rank]))
+
+
+@pytest.mark.parametrize("step", [39, 40])
+def test_sigterm_too_late_to_save_a_step_lets_the_run_finish(step: int, tmp_path: Path) -> None:
+    reports = train(tmp_path, 2, (0, step, signal.SIGTERM))
     assert [report["steps"] for report in reports] == [40, 40]
 
 

@@ -6,6 +6,7 @@ The processes are forked from multiprocessing's fork server, which has imported 
 import json
 import multiprocessing
 import os
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -135,6 +136,13 @@ def _result(process: Any, pipe: Connection) -> Any:
     except EOFError:
         process.join()
         return SystemExit(process.exitcode)
+
+
+def free_port() -> int:
+    """Nobody listens on it at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline: float = DEADLINE) -> Any:

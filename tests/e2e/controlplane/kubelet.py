@@ -83,6 +83,8 @@ class FakeKubelet:
     def _see(self, change: str, pod: Object) -> None:
         if change == "DELETED" or not self._owns(pod["spec"]["nodeName"]):
             return
+        if is_overwritten(pod):
+            self._timers.after(0.0, lambda: self._take("repair", pod))
         if (step := next_step(pod, self._start_delay)) is None:
             return
         key = (pod["metadata"]["uid"], step.name)
@@ -94,7 +96,7 @@ class FakeKubelet:
         if pod["spec"]["nodeName"] in self._lost:
             return
         try:
-            {"start": self._start, "finish": self._finish, "remove": self._remove}[step](pod)
+            getattr(self, f"_{step}")(pod)
         except ApiError as error:
             # 404: gone meanwhile. 409: the name belongs to another pod by now.
             if error.status not in (404, 409):
@@ -110,6 +112,10 @@ class FakeKubelet:
         number = next(self._addresses)
         address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         self._post(pod, running_status(pod, address))
+
+    def _repair(self, pod: Object) -> None:
+        """Say again that it is scheduled: a kubelet's next sync mends what others overwrote."""
+        self._post(pod, {"conditions": [condition("PodScheduled", True)]})
 
     def _finish(self, pod: Object) -> None:
         code = int((pod["metadata"].get("annotations") or {}).get(EXIT_CODE, "0"))
@@ -157,6 +163,13 @@ def next_step(pod: Object, start_delay: float = 0.0) -> Step | None:
     if phase == "Running" and seconds is not None:
         return Step("finish", float(seconds))
     return None
+
+
+def is_overwritten(pod: Object) -> bool:
+    """Whether a late word of the scheduler's stands in the status of a pod that runs."""
+    status = pod["status"]
+    told = {one["type"]: one["status"] for one in status.get("conditions", [])}
+    return status.get("phase") == "Running" and told.get("PodScheduled") == "False"
 
 
 def running_status(pod: Object, address: str) -> Object:

@@ -416,7 +416,8 @@ class _Handler(BaseHTTPRequestHandler):
             with self.api.changed:
                 left = max(0.0, ends - time.monotonic())
                 self.api.changed.wait_for(lambda: over() or fresh(), left)
-                lines, last = fresh(), over()
+                last = over()
+                lines = [] if found.cut != marks[0] else fresh()
             for version, line in lines:
                 since = version
                 yield line
@@ -495,6 +496,14 @@ def _merged(old: Json, patch: Json) -> Json:
         else:
             new[key] = value
     return new
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what gives no notice of itself."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
 
 
 # ── objects ───────────────────────────────────────────────────────────────────────────────────────

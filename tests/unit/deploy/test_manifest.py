@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -55,16 +60,24 @@ def test_a_manifest_that_is_out_of_date_is_told(
 
 
 def test_every_object_is_named_once_and_knows_its_namespace() -> None:
-    found = [(item["kind"], item["metadata"].get("namespace")) for item in installed()]
     names = [(item["kind"], item["metadata"]["name"]) for item in installed()]
-
-    assert len(set(names)) == len(names)
-    assert [kind for kind, where in found if kind in CLUSTER_WIDE and where is not None] == []
-    assert {where for kind, where in found if kind not in CLUSTER_WIDE} == {
-        NAMESPACE,
-        "kube-system",
+    placed = {
+        name: item["metadata"].get("namespace")
+        for name, item in zip(names, installed(), strict=True)
     }
-    assert [kind for kind, where in found if where == "kube-system"] == ["RoleBinding"]
+
+    assert len(placed) == len(names)
+    assert {where for (kind, _), where in placed.items() if kind in CLUSTER_WIDE} == {None}
+    elsewhere = {
+        name for name, where in placed.items() if where != NAMESPACE and name[0] not in CLUSTER_WIDE
+    }
+    # There are the leases of schedulers, and the API server's own certificates.
+    assert elsewhere == {
+        ("Role", "muster-kube-scheduler"),
+        ("RoleBinding", "muster-kube-scheduler"),
+        ("RoleBinding", "muster-authentication-reader"),
+    }
+    assert {placed[name] for name in elsewhere} == {"kube-system"}
 
 
 def test_everything_that_is_referred_to_exists() -> None:
@@ -86,17 +99,14 @@ def test_everything_that_is_referred_to_exists() -> None:
     ]
 
 
-def test_the_service_finds_the_pod_and_its_port() -> None:
-    service, template = one("Service")["spec"], pod_template()
-    labels = template["metadata"]["labels"]
+def test_the_deployment_owns_the_pods_that_it_makes() -> None:
+    labels = pod_template()["metadata"]["labels"]
 
-    assert service["selector"].items() <= labels.items()
     assert one("Deployment")["spec"]["selector"]["matchLabels"].items() <= labels.items()
-    assert {port["targetPort"] for port in service["ports"]} <= set(_ports(containers()["muster"]))
 
 
 @pytest.mark.parametrize("name", ["muster", "kube-scheduler"])
-def test_each_container_finds_its_volumes_its_files_and_its_probes(name: str) -> None:
+def test_each_container_finds_its_volume_and_its_file(name: str) -> None:
     container = containers()[name]
     volumes = {volume["name"] for volume in pod_template()["spec"]["volumes"]}
     (mount,) = container["volumeMounts"]
@@ -105,9 +115,70 @@ def test_each_container_finds_its_volumes_its_files_and_its_probes(name: str) ->
     assert mount["name"] in volumes
     assert folder == mount["mountPath"]
     assert file in one("ConfigMap")["data"]
-    for probe in ("livenessProbe", "readinessProbe"):
-        assert container[probe]["httpGet"]["port"] in _ports(container)
-    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+# ── probes ──
+
+
+def test_the_schedulers_probes_find_its_port() -> None:
+    scheduler = containers()["kube-scheduler"]
+
+    for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+        asked = scheduler[probe]["httpGet"]
+        assert (asked["path"], asked["scheme"]) == (path, "HTTPS")
+        assert asked["port"] in _ports(scheduler)
+
+
+@pytest.mark.parametrize(
+    ("probe", "path"), [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")]
+)
+@pytest.mark.parametrize("status", [200, 503])
+def test_musters_probe_succeeds_only_on_200(
+    answering: Callable[[int], tuple[str, list[str]]], probe: str, path: str, status: int
+) -> None:
+    muster = containers()["muster"]
+    address = f"{option(muster, 'host')}:{option(muster, 'port')}"
+    url, asked = answering(status)
+    python, *arguments = muster[probe]["exec"]["command"]
+    assert python == "python"
+
+    done = subprocess.run(
+        [sys.executable, *(text.replace(f"http://{address}", url) for text in arguments)],
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert asked == [path]
+    assert (done.returncode == 0) == (status == 200)
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[int], tuple[str, list[str]]]]:
+    """Starts a server that answers everything with one status; its URL, and what it was asked."""
+    servers: list[HTTPServer] = []
+
+    def start(status: int) -> tuple[str, list[str]]:
+        asked: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.path)
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        server = HTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}", asked
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
 
 
 # ── safety ──
@@ -146,7 +217,7 @@ def test_only_the_scheduler_beside_it_can_call_musters_verbs() -> None:
     assert not pod_template()["spec"].get("hostNetwork")
     offered = {str(port) for item in containers().values() for port in _ports(item).values()}
     assert verbs not in offered
-    assert all(str(port["port"]) != verbs for port in one("Service")["spec"]["ports"])
+    assert [item for item in installed() if item["kind"] == "Service"] == []
 
 
 # ── versions ──
@@ -164,4 +235,4 @@ def test_musters_image_is_of_this_version() -> None:
 
 
 def _ports(container: dict[str, Any]) -> dict[str, int]:
-    return {port["name"]: port["containerPort"] for port in container["ports"]}
+    return {port["name"]: port["containerPort"] for port in container.get("ports", ())}

@@ -26,7 +26,7 @@ from scheduler.core.messages import (
     Tick,
 )
 from scheduler.errors import DecodeError
-from scheduler.model import Pod
+from scheduler.model import Declaration, Pod
 from scheduler.service import BusyError, Service
 from scheduler.settings import Settings
 from service.scripted import (
@@ -163,8 +163,16 @@ class TestBusyPlanner:
         with world.planning():
             assert world.service.filter(pod.ref, ["n1"], lambda: pod).nodes == ()
 
-    def test_no_accelerator_asked_for_is_plain(self, world: World) -> None:
-        pod = Pod("t", "g", "u", requests={"nvidia.com/gpu": 0})
+    @pytest.mark.parametrize(
+        "pod",
+        [
+            Pod("t", "g", "u", requests={"nvidia.com/gpu": 0}),
+            Pod("t", "g", "u", declaration=Declaration("", "muster")),
+            Pod("t", "g", "u", scheduler="other", declaration=Declaration("a", "muster")),
+        ],
+        ids=["no accelerator", "options but no gang", "another scheduler's"],
+    )
+    def test_what_is_no_gang_passes(self, world: World, pod: Pod) -> None:
         with world.planning():
             assert world.service.filter(pod.ref, ["n1"], lambda: pod).nodes == ["n1"]
 

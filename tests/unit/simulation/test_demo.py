@@ -16,12 +16,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-RUN = "import typer; from scheduler.commands.demo import demo; typer.run(demo)"
 DEADLINE_S = 200
 
 
 def command(*options: str) -> list[str]:
-    return [sys.executable, "-c", RUN, *options]
+    return [sys.executable, "-m", "scheduler", "demo", *options]
 
 
 def run(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -111,7 +110,19 @@ def test_a_port_in_use_is_an_error_that_leaves_nothing_behind(tmp_path: Path) ->
         second = run(tmp_path / "y.svg", "--no-train", "--gangs", "5", "--port", port)
         assert second.returncode != 0
         assert f"cannot listen on 127.0.0.1:{port}" in second.stderr
+        assert "Traceback" not in second.stderr
         os.kill(first.pid, signal.SIGINT)
         assert first.wait(DEADLINE_S) == 0
         assert first.stdout is not None
         assert json.loads(first.stdout.read().splitlines()[-1])["started"] == 5
+
+
+def test_a_picture_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
+    tmp_path.joinpath("file").write_text("")
+    out = tmp_path / "file" / "demo.svg"
+    done = run(out, "--no-train", "--gangs", "5")
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert f"cannot write the picture to {out}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "embedded cluster" not in done.stderr

@@ -27,8 +27,16 @@ class Stage:
         self.extender = extender
         self.loop = EventLoop()
         self.api = ApiServer(self.loop)
-        options = SchedulerOptions(max_backoff_s=8)
-        self.scheduler = KubeScheduler(self.api, self.loop, Readings(), extender.url, options)
+        self.slow: set[str] = set()
+        """Uids of pods whose bind call waits for virtual time to pass."""
+        self.scheduler = KubeScheduler(
+            self.api,
+            self.loop,
+            Readings(),
+            extender.url,
+            SchedulerOptions(max_backoff_s=8),
+            binding=self.slow.__contains__,
+        )
         extender.answers["bind"] = self.bind
 
     def bind(self, body: dict[str, Any]) -> dict[str, str]:
@@ -227,10 +235,22 @@ def test_a_refused_bind_is_tried_again_after_a_back_off(stage: Stage) -> None:
 def test_an_assumed_pod_takes_room_until_its_bind_failed(stage: Stage) -> None:
     stage.nodes(1, gpus=4)
     stage.api.create(pod("a", 4))
+    first, outcome = uid(stage.api, "a"), Future[dict[str, str]]()
+    stage.slow.add(first)
+    stage.extender.answers["bind"] = lambda body: (
+        outcome.result(timeout=30) if body["PodName"] == "a" else stage.bind(body)
+    )
+
+    def fail() -> None:
+        stage.slow.discard(first)
+        outcome.set_result({"Error": "too late"})
+
+    stage.loop.call_at(20, fail)
     stage.api.create(pod("b", 4))
-    stage.loop.run_until(5)
-    assert (stage.node_of("a"), stage.node_of("b")) == ("n0000", "")
-    assert len(stage.extender.asked("filter")) == 1
+    stage.loop.run_until(19)
+    assert len(stage.extender.asked("filter")) == 1, "b found no room"
+    stage.loop.run_until(30)
+    assert (stage.node_of("a"), stage.node_of("b")) == ("", "n0000")
 
 
 @pytest.mark.parametrize(

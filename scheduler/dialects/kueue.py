@@ -1,0 +1,71 @@
+"""Kueue: groups of plain pods, and the topology that any pod asks for.
+
+Kueue's scheduling gates keep a pod out of every plan until its group is admitted; Muster acts
+after that. Whatever else Kueue admits (Jobs, JobSets, …) is read as what it is.
+"""
+
+from __future__ import annotations
+
+from scheduler.core.quoting import quoted
+from scheduler.dialects import values
+from scheduler.dialects.fields import Fault, Json, mapping
+from scheduler.dialects.laying import lay
+from scheduler.dialects.source import Found, PodSource
+from scheduler.dialects.source import no_group as read_group
+from scheduler.dialects.tables import Table, read_table, read_values
+from scheduler.model import Declaration, Options
+
+__all__ = ["KINDS", "NAME", "OWNERS", "read_group", "read_pod", "read_topology"]
+
+NAME = "kueue"
+KINDS: tuple[str, ...] = ()
+OWNERS: tuple[str, ...] = ()
+
+_PREFIX = "kueue.x-k8s.io/"
+_GROUP = _PREFIX + "pod-group-name"
+_TOTAL = _PREFIX + "pod-group-total-count"
+_LAYERS = _PREFIX + "podset-slice-required-topology-constraints"
+
+_TOPOLOGY: Table = {
+    _PREFIX + "podset-required-topology": ("required", values.level),
+    _PREFIX + "podset-preferred-topology": ("preferred", values.level),
+    _PREFIX + "podset-slice-required-topology": ("segment_level", values.level),
+    _PREFIX + "podset-slice-size": ("segment_size", values.count),
+}
+
+
+def read_pod(source: PodSource) -> Found:
+    """A group of plain pods, all of which start or none."""
+    stated = source.value(_GROUP)
+    if stated is None:
+        return None
+    name = values.group_name(stated)
+    if isinstance(name, Fault):
+        return Fault(f"{_GROUP}: {name.reason}")
+    total = values.count(source.value(_TOTAL))
+    if isinstance(total, Fault):
+        return Fault(f"{_TOTAL}: {total.reason}")
+    return Declaration(name, NAME, Options(min_available=total, size=total))
+
+
+def read_topology(annotations: Json) -> Options | Fault:
+    """The level that all share, and the one that each slice shares."""
+    options = read_table(annotations, _TOPOLOGY)
+    if isinstance(options, Fault) or annotations.get(_LAYERS) is None:
+        return options
+    slices = _only_layer(annotations.get(_LAYERS))
+    return slices if isinstance(slices, Fault) else lay(options, slices)
+
+
+def _only_layer(stated: object) -> Options | Fault:
+    layers = values.json_value(stated)
+    if not isinstance(layers, list) or not layers:
+        return Fault(f"{_LAYERS}: {quoted(stated)} is not a JSON list of topology and size")
+    if len(layers) > 1:
+        # Keeping one and dropping the others would break a promise without a word.
+        return Fault(f"{_LAYERS}: has {len(layers)} layers; Muster keeps one, state only one")
+    readers = {"topology": values.level, "size": values.count}
+    found = read_values(mapping(layers[0]), readers, f"{_LAYERS}: ")
+    if isinstance(found, Fault):
+        return found
+    return Options(segment_size=found["size"], segment_level=found["topology"])

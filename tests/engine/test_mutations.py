@@ -1,0 +1,288 @@
+"""The random sequences and the cases notice deliberate faults: tests of the tests.
+
+Each fault is one that a scheduler has had in public, or that is easy to make in the bookkeeping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cases import (
+    test_c05_bind_failures,
+    test_c06_restarted_member,
+    test_c12_restart,
+    test_c23_preempt,
+    test_c28_ranks,
+    test_c29_rejoin,
+)
+
+from scheduler.core import (
+    answers,
+    booking,
+    gang,
+    life,
+    planning,
+    ranking,
+    rooming,
+    roster,
+    seating,
+    starting,
+)
+from scheduler.core.capacity import Ledger
+from scheduler.core.messages import FilterReply, PreemptReply
+from scheduler.core.state import State, Turn
+
+from . import kits, sequences
+
+Patch = pytest.MonkeyPatch
+Fault = Callable[[Patch], None]
+
+MOST = 60
+"""Sequences that are tried before a fault counts as missed."""
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(make: Fault) -> Fault:
+    """A deliberate fault that random sequences must notice."""
+    FAULTS[make.__name__] = make
+    return make
+
+
+@fault
+def room_given_back_is_not_noticed(patch: Patch) -> None:
+    drop = Ledger.drop
+    patch.setattr(Ledger, "drop", lambda self, key: drop(self, key) and False)
+
+
+@fault
+def a_pod_that_is_gone_keeps_its_room(patch: Patch) -> None:
+    pod_gone = roster.pod_gone
+
+    def leaking(turn: Turn, uid: str) -> None:
+        pod = turn.state.pods.get(uid)
+        pod_gone(turn, uid)
+        if pod is not None and pod.holds_node:
+            turn.state.ledger.put(uid, pod.node, pod.requests, ())
+
+    patch.setattr(roster, "pod_gone", leaking)
+
+
+@fault
+def a_pod_that_has_ended_keeps_its_room(patch: Patch) -> None:
+    patch.setattr(roster.Pod, "holds_node", property(lambda pod: bool(pod.node)))
+
+
+@fault
+def a_terminating_pod_gives_its_room_back_too_soon(patch: Patch) -> None:
+    early = property(lambda pod: bool(pod.node) and not pod.deleting and not pod.phase.terminal)
+    patch.setattr(roster.Pod, "holds_node", early)
+
+
+@fault
+def a_pod_that_moves_is_counted_twice(patch: Patch) -> None:
+    drop = Ledger.drop
+
+    def put(self: Ledger, key: str, node: str, resources: object, ports: object) -> None:
+        original(self, key, node, resources, ports)  # type: ignore[arg-type]
+        for name, amount in resources.items():  # type: ignore[attr-defined]
+            self._rooms[node].used[name] += amount
+
+    original = Ledger.put
+    patch.setattr(Ledger, "put", put)
+    patch.setattr(Ledger, "drop", drop)
+
+
+@fault
+def gated_members_count(patch: Patch) -> None:
+    status = roster.status
+    patch.setattr(roster, "status", lambda pod: status(replace(pod, gates=())))
+
+
+@fault
+def terminating_members_count(patch: Patch) -> None:
+    status = roster.status
+    patch.setattr(roster, "status", lambda pod: status(replace(pod, deleting=False)))
+
+
+@fault
+def reservations_never_run_out(patch: Patch) -> None:
+    def expire(turn: Turn, late: gang.Gang) -> None:
+        late.deadline = turn.now + 60
+
+    patch.setattr(starting, "expire", expire)
+
+
+@fault
+def a_binding_on_its_way_has_no_room(patch: Patch) -> None:
+    def give_back(turn: Turn, reservation: object) -> None:
+        if turn.state.ledger.drop(reservation.uid):  # type: ignore[attr-defined]
+            turn.state.gains += 1
+
+    patch.setattr(booking, "_give_back", give_back)
+
+
+@fault
+def a_node_in_doubt_takes_new_pods(patch: Patch) -> None:
+    patch.setattr(
+        rooming, "_open_rows", lambda _, frame: np.ones(len(frame.names), dtype=np.bool_)
+    )
+
+
+@fault
+def the_name_counts_on_delete_and_not_the_uid(patch: Patch) -> None:
+    pod_gone, pod_seen = roster.pod_gone, roster.pod_seen
+    names: dict[str, tuple[str, str]] = {}
+
+    def seen(turn: Turn, pod: roster.Pod) -> None:
+        names[pod.uid] = (pod.namespace, pod.name)
+        pod_seen(turn, pod)
+
+    def gone(turn: Turn, uid: str) -> None:
+        pod_gone(turn, turn.state.by_name.get(names.get(uid, ("", "")), uid))
+
+    patch.setattr(roster, "pod_seen", seen)
+    patch.setattr(roster, "pod_gone", gone)
+
+
+@fault
+def a_node_that_changed_keeps_its_plans(patch: Patch) -> None:
+    patch.setattr(life, "_check_nodes", lambda turn: turn.suspect.clear())
+
+
+@fault
+def a_cordon_is_overlooked(patch: Patch) -> None:
+    patch.setattr(Ledger, "_remask", lambda self, node: None)
+
+
+@fault
+def free_room_is_not_refreshed(patch: Patch) -> None:
+    fill = Ledger._fill
+
+    def sometimes(self: Ledger, frame: object, name: str) -> None:
+        if len(self.claims(name)) != 2:
+            fill(self, frame, name)  # type: ignore[arg-type]
+
+    patch.setattr(Ledger, "_fill", sometimes)
+
+
+@fault
+def half_a_gang_may_start(patch: Patch) -> None:
+    def portions(wanting: gang.Gang, waiting: list[roster.Pod]) -> Iterator[list[roster.Pod]]:
+        yield waiting
+        yield waiting[:1]
+
+    patch.setattr(planning, "_portions", portions)
+
+
+@fault
+def what_no_longer_makes_up_min_is_kept(patch: Patch) -> None:
+    patch.setattr(life, "_check_min", lambda turn, started: None)
+
+
+@fault
+def the_required_level_is_ignored(patch: Patch) -> None:
+    patch.setattr(planning, "required_level", lambda state, asking: None)
+
+
+@fault
+def every_plan_counts_ranks_from_zero(patch: Patch) -> None:
+    patch.setattr(ranking, "ranks", lambda pods, *_: list(range(len(pods))))
+
+
+@fault
+def host_ports_are_ignored(patch: Patch) -> None:
+    patch.setattr(Ledger, "without_ports", lambda self, _: np.array(True))
+
+
+@fault
+def no_tick_is_ever_asked_for(patch: Patch) -> None:
+    patch.setattr(State, "next_due", lambda self: None)
+
+
+@fault
+def filter_names_a_node_that_was_not_offered(patch: Patch) -> None:
+    member = answers._member
+
+    def wrong(turn: Turn, asking: gang.Gang, pod: roster.Pod, names: list[str]) -> FilterReply:
+        reply = member(turn, asking, pod, names)
+        reserved = turn.state.reservations.get(pod.uid)
+        return FilterReply((reserved.node,), {}, {}) if reserved else reply
+
+    patch.setattr(answers, "_member", wrong)
+
+
+@fault
+def a_seat_already_given_is_planned_again(patch: Patch) -> None:
+    def waiting_pods(state: State, wanting: gang.Gang) -> list[roster.Pod]:
+        pods = [state.pods[uid] for uid in wanting.by_status[gang.Status.WAITING]]
+        return ranking.in_order(pods, seating.gang_size(wanting))
+
+    patch.setattr(planning, "waiting_pods", waiting_pods)
+
+
+def is_noticed(calm: bool) -> bool:
+    """Whether any of the sequences fails."""
+    for seed in range(MOST):
+        kit = kits.make(seed, calm=calm)
+        weights = sequences.CALM if calm else sequences.WEIGHTS
+        if sequences.failure_of(kit, sequences.draw(seed, weights=weights)) is not None:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_noticed(name: str, monkeypatch: Patch) -> None:
+    FAULTS[name](monkeypatch)
+
+    assert is_noticed(calm=False), f"{MOST} random sequences do not notice that {name}"
+
+
+Case = Callable[[], None]
+
+BY_CASE: list[tuple[str, Fault, Case]] = [
+    (
+        "the seat of a lost member is not kept",
+        lambda patch: patch.setattr(roster, "_lose_seat", lambda turn, pod: None),
+        lambda: test_c06_restarted_member.test_a_seat_under_repair_is_kept_from_a_filler("filler"),
+    ),
+    (
+        "every victim may go",
+        lambda patch: patch.setattr(
+            answers, "on_preempt", lambda turn, call: PreemptReply(call.victims)
+        ),
+        lambda: test_c23_preempt.test_no_candidate_is_ever_allowed("t/A-0", {"n1": ["t/v"]}),
+    ),
+    (
+        "ranks ignore the index",
+        lambda patch: patch.setattr(ranking, "indexes", lambda pods, size: {}),
+        lambda: test_c28_ranks.test_a_replaced_member_gets_its_rank_and_its_seat_back(),
+    ),
+    (
+        "a replacement forgets where the others live",
+        lambda patch: patch.setattr(rooming, "living", lambda state, rejoining, frame: None),
+        lambda: test_c29_rejoin.test_a_replacement_waits_for_its_own_rack(""),
+    ),
+    (
+        "nominations from before a restart stay",
+        lambda patch: patch.setattr(booking, "clear_nomination", lambda turn, ref: None),
+        test_c12_restart.test_nominations_left_from_before_are_cleared,
+    ),
+    (
+        "tries without a pause",
+        lambda patch: patch.setattr(starting, "_doubled", lambda first, times, most: first),
+        test_c05_bind_failures.test_the_pause_between_two_tries_doubles_up_to_sixteen_seconds,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "make", "case"), BY_CASE, ids=[row[0] for row in BY_CASE])
+def test_a_case_notices_a_fault(name: str, make: Fault, case: Case, monkeypatch: Patch) -> None:
+    case()
+    make(monkeypatch)
+
+    with pytest.raises(AssertionError):
+        case()

@@ -1,0 +1,229 @@
+"""The command line: ``muster serve`` as a process, and the configuration that it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from cluster.fake_apiserver import NODES, FakeApi, node, pod, until
+from scheduler import __version__, cli
+from scheduler.commands.kube_config import render
+from scheduler.errors import SettingsError
+
+PATIENCE_S = 60.0
+
+
+def muster(*arguments: str) -> subprocess.Popen[str]:
+    environment = {key: value for key, value in os.environ.items() if "MUSTER" not in key}
+    return subprocess.Popen(
+        [sys.executable, "-m", "scheduler", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def ended(*arguments: str) -> tuple[int, str]:
+    """Exit status and standard error of a command that ends by itself."""
+    process = muster(*arguments)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, err
+
+
+class Serving:
+    """``muster serve`` in a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = muster("serve", "--port", "0", *arguments)
+        self.lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.said: list[str] = []
+        assert self.process.stderr is not None
+        self._reader = threading.Thread(target=self._read, args=(self.process.stderr,))
+        self._reader.start()
+
+    def url(self) -> str:
+        while True:
+            line = self.lines.get(timeout=PATIENCE_S)
+            found = re.search(r"listening on (http://[\d.:]+)", line)
+            if found:
+                return found[1]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        status = self.process.wait(PATIENCE_S)
+        self._reader.join()
+        return status
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+    def _read(self, pipe: Any) -> None:
+        for line in pipe:
+            self.said.append(line)
+            self.lines.put(line)
+
+
+@pytest.fixture
+def kubeconfig(api: FakeApi, tmp_path: Path) -> str:
+    return str(api.kubeconfig(tmp_path))
+
+
+@pytest.fixture
+def serving(kubeconfig: str) -> Iterator[Serving]:
+    serving = Serving("--kubeconfig", kubeconfig, "--log-format", "json")
+    yield serving
+    serving.close()
+
+
+class TestServe:
+    def test_from_start_to_sigterm(self, api: FakeApi, serving: Serving) -> None:
+        api.put(NODES, node("n1"))
+        with httpx.Client(base_url=serving.url(), timeout=PATIENCE_S) as client:
+            asked = {"Pod": pod("p"), "NodeNames": ["n1"]}
+            assert client.post("/filter", json=asked).json()["NodeNames"] == ["n1"]
+            until(lambda: client.get("/readyz").status_code == 200)
+        assert serving.stop() == 0
+        last = json.loads(serving.said[-1])
+        assert (last["level"], last["message"]) == ("info", "stopped")
+
+    def test_sigint_ends_it_too(self, serving: Serving) -> None:
+        serving.url()
+        assert serving.stop(signal.SIGINT) == 0
+
+    def test_a_port_in_use(self, kubeconfig: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = str(taken.getsockname()[1])
+            status, err = ended("serve", "--kubeconfig", kubeconfig, "--port", port)
+        assert status == 1
+        assert f"cannot listen on 127.0.0.1:{port}" in err
+        assert "Traceback" not in err
+
+    def test_a_kubeconfig_that_is_not_there(self, tmp_path: Path) -> None:
+        status, err = ended("serve", "--kubeconfig", str(tmp_path / "none"))
+        assert status == 2
+        assert "no such file" in err
+
+    def test_settings_that_are_not_known(self, tmp_path: Path, kubeconfig: str) -> None:
+        path = tmp_path / "settings.toml"
+        path.write_text("colour = 'red'")
+        status, err = ended("serve", "--kubeconfig", kubeconfig, "--config", str(path))
+        assert status == 2
+        assert "setting 'colour' is not known" in err
+
+
+class TestCommandLine:
+    def test_help_lists_all_commands_and_loads_nothing_heavy(self) -> None:
+        code = (
+            "import sys; from scheduler import cli; cli.build(['--help']); "
+            "heavy = {'fastapi', 'kubernetes', 'numpy', 'torch', 'yaml', 'msgspec'}; "
+            "sys.exit(', '.join(heavy & set(sys.modules)) or None)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        listed = CliRunner().invoke(cli.build([]), ["--help"]).output
+        assert all(name in listed for name in cli.COMMANDS)
+
+    @pytest.mark.parametrize("name", cli.COMMANDS)
+    def test_every_command_can_be_loaded(self, name: str) -> None:
+        result = CliRunner().invoke(cli.build([name]), [name, "--help"])
+        assert (result.exit_code, f"muster {name}" in result.output) == (0, True)
+
+    def test_version(self) -> None:
+        result = CliRunner().invoke(cli.build([]), ["--version"])
+        assert (result.exit_code, result.output.strip()) == (0, f"muster {__version__}")
+
+
+def rendered(**options: Any) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(render(**{"url": "http://127.0.0.1:8085", **options}))
+    return found
+
+
+class TestKubeConfig:
+    def test_the_extender(self) -> None:
+        (extender,) = rendered()["extenders"]
+        assert extender == {
+            "urlPrefix": "http://127.0.0.1:8085",
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "bindVerb": "bind",
+            "preemptVerb": "preempt",
+            "weight": 10,
+            "nodeCacheCapable": True,
+            "ignorable": False,
+            "httpTimeout": "5s",
+            "enableHTTPS": False,
+        }
+
+    def test_the_profiles(self) -> None:
+        found = rendered()
+        assert (found["apiVersion"], found["kind"]) == (
+            "kubescheduler.config.k8s.io/v1",
+            "KubeSchedulerConfiguration",
+        )
+        assert found["profiles"] == [
+            {"schedulerName": "muster", "percentageOfNodesToScore": 1},
+            {"schedulerName": "muster-plain"},
+        ]
+        assert found["podMaxBackoffSeconds"] == 60
+
+    def test_the_flag_is_named(self) -> None:
+        assert "--feature-gates=SchedulerPopFromBackoffQ=false" in render(url="http://x")
+
+    def test_follow_offers_all_nodes(self) -> None:
+        assert rendered(follow=True)["profiles"][0]["percentageOfNodesToScore"] == 100
+
+    def test_leader_election_has_a_lease_of_its_own(self) -> None:
+        assert rendered()["leaderElection"] == {
+            "leaderElect": True,
+            "resourceName": "muster-kube-scheduler",
+            "resourceNamespace": "kube-system",
+        }
+        assert rendered(leader_elect=False)["leaderElection"] == {"leaderElect": False}
+
+    def test_a_kubeconfig_is_named_only_where_there_is_one(self) -> None:
+        assert "clientConnection" not in rendered()
+        odd = '/a b/"c": d'
+        assert rendered(kubeconfig=odd)["clientConnection"] == {"kubeconfig": odd}
+
+    def test_https(self) -> None:
+        (extender,) = rendered(url="https://muster.example:443/")["extenders"]
+        assert (extender["urlPrefix"], extender["enableHTTPS"]) == (
+            "https://muster.example:443",
+            True,
+        )
+
+    @pytest.mark.parametrize("url", ["", "127.0.0.1:8085", "ftp://x", "http://"])
+    def test_what_is_no_url(self, url: str) -> None:
+        with pytest.raises(SettingsError, match="must look like"):
+            render(url=url)
+
+    def test_two_profiles_need_two_names(self) -> None:
+        with pytest.raises(SettingsError, match="both profiles"):
+            render(url="http://x", names=("a", "a"))
+
+    def test_the_command_prints_it(self) -> None:
+        options = ["kube-config", "--scheduler-name", "gangs", "--no-leader-elect"]
+        result = CliRunner().invoke(cli.build(options), options)
+        assert yaml.safe_load(result.output)["profiles"][0]["schedulerName"] == "gangs"
