@@ -4,6 +4,7 @@
     ├── SettingsError      a setting is unknown or has a value that cannot be used
     ├── DecodeError        bytes that are not the JSON they should be
     ├── ReplayError        a line of a replay file that is not understood (carries the line number)
+    ├── ExtenderError      an extender did not answer, or its answer ends the scheduler's cycle
     └── ClusterError       the API server cannot be used (no credentials, no permission, no answer)
 
 An expected "no" (a gang that does not fit, a Binding that is refused) is never an exception; it is
@@ -12,7 +13,14 @@ a value with a reason.
 
 from __future__ import annotations
 
-__all__ = ["ClusterError", "DecodeError", "MusterError", "ReplayError", "SettingsError"]
+__all__ = [
+    "ClusterError",
+    "DecodeError",
+    "ExtenderError",
+    "MusterError",
+    "ReplayError",
+    "SettingsError",
+]
 
 
 class MusterError(Exception):
@@ -34,6 +42,10 @@ class ReplayError(MusterError):
         super().__init__(f"line {line}: {reason}")
         self.line = line
         self.reason = reason
+
+
+class ExtenderError(MusterError):
+    """An extender did not answer, or its answer ends the scheduler's cycle with an error."""
 
 
 class ClusterError(MusterError):

@@ -159,10 +159,15 @@ def _first(path: IntArray) -> BoolArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Take:
-    """Whether to take one item: bool [d+1, window], for `low`.. members still to hold."""
+    """Whether to take one item, for `low`.. members still to hold: bits [d+1, window], packed
+    along the window, eight to a byte."""
 
     low: int
-    bits: BoolArray
+    bits: npt.NDArray[np.uint8]
+
+    def at(self, is_open: int, need: int) -> bool:
+        byte, bit = divmod(need - self.low, 8)
+        return bool(self.bits[is_open, byte] & (128 >> bit))
 
 
 def _decide(caps: IntArray, shared: list[int], costs: Costs, need: int) -> list[_Take]:
@@ -185,16 +190,18 @@ def _decide(caps: IntArray, shared: list[int], costs: Costs, need: int) -> list[
     return takes[::-1]
 
 
-def _relax(best: Costs, behind: Costs, cap: int, cost: Costs, low: int, high: int) -> BoolArray:
+def _relax(
+    best: Costs, behind: Costs, cap: int, cost: Costs, low: int, high: int
+) -> npt.NDArray[np.uint8]:
     """Improve `best` over a window by taking one item; say where that was at least as good."""
     taken = np.empty((len(best), high - low), dtype=best.dtype)
     edge = min(max(cap, low), high)
     taken[:, : edge - low] = cost
     np.add(behind[edge - cap : high - cap], cost, out=taken[:, edge - low :])
     window = best[:, low:high]
-    bits: BoolArray = taken <= window
+    better = taken <= window
     np.minimum(taken, window, out=window)
-    return bits
+    return np.packbits(better, axis=1)
 
 
 def _never(dtype: npt.DTypeLike) -> Any:
@@ -207,7 +214,7 @@ def _walk(caps: IntArray, shared: list[int], takes: list[_Take], need: int) -> I
     for i, take in enumerate(takes):
         if need <= 0:
             return
-        if take.bits[is_open, need - take.low]:
+        if take.at(is_open, need):
             yield i
             need -= int(caps[i])
             is_open = shared[i]

@@ -7,7 +7,7 @@ import numpy as np
 from scheduler.core.fabric import IntArray
 from scheduler.core.ground import Ground
 from scheduler.core.knapsack import Items
-from scheduler.core.staged import TooLargeError, cover
+from scheduler.core.staged import cover
 
 
 def select(ground: Ground, level: int, fewest: int, positions: IntArray, need: int) -> IntArray:
@@ -15,45 +15,41 @@ def select(ground: Ground, level: int, fewest: int, positions: IntArray, need: i
 
     They agree on everything above `level`, of which `fewest` new domains are to be used.
     """
-    try:
-        return _exact(ground, level, fewest, positions, need)
-    except TooLargeError:
-        return _largest_first(ground, level, positions, need)
-
-
-def _exact(ground: Ground, level: int, fewest: int, positions: IntArray, need: int) -> IntArray:
     caps = ground.caps[positions]
     unit = int(np.gcd.reduce(caps))
-    need = -(-need // unit)
-    if _alike(ground, positions, caps):
-        return _exact_alike(ground, level, fewest, positions, need)
-    items = _items(ground, level, ground.fabric.levels, positions, caps // unit)
-    return positions[cover(items, fewest, need)]
+    units = -(-need // unit)
+    if _alike(ground, level, positions):
+        chosen = _cover_alike(ground, level, fewest, positions, units)
+    else:
+        items = _items(ground, level, ground.fabric.levels, positions, caps // unit)
+        chosen = cover(items, fewest, units)
+    return _largest_first(ground, level, positions, need) if chosen is None else positions[chosen]
 
 
-def _alike(ground: Ground, positions: IntArray, caps: IntArray) -> bool:
+def _alike(ground: Ground, level: int, positions: IntArray) -> bool:
     """Whether it makes no difference which nodes of a domain are used."""
-    free = ground.free[positions]
+    caps, free = ground.caps[positions], ground.free[positions]
     same = (caps == caps[0]).all() and (free == free[0]).all()
-    return bool(same and not ground.near[positions].any())
+    return bool(same and not ground.opened[level:, positions].any())
 
 
-def _exact_alike(
+def _cover_alike(
     ground: Ground, level: int, fewest: int, positions: IntArray, nodes: int
-) -> IntArray:
-    """The same for nodes alike, of which `nodes` are needed: choose the finest domains only.
+) -> IntArray | None:
+    """`cover` for nodes alike, of which `nodes` are needed: choose the finest domains only.
 
     The fewest domains are used, so leaving out the last nodes leaves no domain out.
     """
     finest = ground.fabric.levels - 1
     if level > finest:
-        return positions[:nodes]
+        return np.arange(nodes)
     domain = ground.fabric.paths[finest, positions]
     heads = np.flatnonzero(np.diff(domain, prepend=-1))
     sizes = np.diff(heads, append=domain.size)
-    items = _items(ground, level, finest, positions[heads], sizes)
-    chosen = cover(items, fewest, nodes)
-    return positions[np.isin(domain, domain[heads[chosen]])][:nodes]
+    chosen = cover(_items(ground, level, finest, positions[heads], sizes), fewest, nodes)
+    if chosen is None:
+        return None
+    return np.flatnonzero(np.isin(domain, domain[heads[chosen]]))[:nodes]
 
 
 def _items(ground: Ground, level: int, last: int, positions: IntArray, caps: IntArray) -> Items:

@@ -11,39 +11,37 @@ from scheduler.core.fabric import BoolArray, IntArray
 from scheduler.core.knapsack import Items, cheapest_cover, work
 from scheduler.core.pricing import PriceTree, fewest_leaves, useful_leaves
 
-WORK_LIMIT = 600_000_000
-"""Cells of one table (75 MB, about two seconds) beyond which no exact answer is given."""
+WORK_LIMIT = 500_000_000
+"""Cells of one table (60 MB, a second or two) beyond which no exact answer is given."""
 
 PRICED_FROM = 400_000
 """Cells from which on it pays to cut off items by prices first."""
 
 
-class TooLargeError(Exception):
-    """The exact answer would take more than WORK_LIMIT cells."""
+def cover(items: Items, fewest: int, need: int) -> IntArray | None:
+    """The same answer as `cheapest_cover`, or None where a table would exceed WORK_LIMIT.
 
-
-def cover(items: Items, fewest: int, need: int) -> IntArray:
-    """The same answer as `cheapest_cover`; `fewest` new outermost domains are known to be used.
-
-    Level by level, the fewest domains are found exactly, with whole domains as items; then every
-    domain is cut off that no such choice can contain. Raises TooLargeError.
+    `fewest` new outermost domains are known to be used. Level by level, the fewest domains are
+    found exactly, with whole domains as items; then every domain is cut off that no such choice
+    can contain.
     """
     if len(items.paths) == 1 or work(items, need) < PRICED_FROM:
-        return _affordable(items, need)
+        return cheapest_cover(items, need) if work(items, need) <= WORK_LIMIT else None
     alive = np.arange(items.caps.size)
     known = [fewest]
-    for depth in range(1, len(items.paths) - 1):
-        stage = _solve(_outline(items.take(alive), depth), known, need)
-        _, domain = np.unique(items.paths[depth, alive], return_inverse=True)
-        alive = alive[stage.useful[domain]]
-        known.append(stage.leaves or 0)
-    return alive[_solve(items.take(alive), known, need).chosen]
-
-
-def _affordable(items: Items, need: int, limits: list[int] | None = None) -> IntArray:
-    if work(items, need) > WORK_LIMIT:
-        raise TooLargeError
-    return cheapest_cover(items, need, limits)
+    for depth in range(1, len(items.paths)):
+        last = depth == len(items.paths) - 1
+        within = items.take(alive)
+        stage = _solve(within if last else _outline(within, depth), known, need)
+        if stage is None:
+            return None
+        if last:
+            alive = alive[stage.chosen]
+        else:
+            _, domain = np.unique(within.paths[depth], return_inverse=True)
+            alive = alive[stage.useful[domain]]
+            known.append(stage.leaves)
+    return alive
 
 
 def _outline(items: Items, depth: int) -> Items:
@@ -56,44 +54,48 @@ def _outline(items: Items, depth: int) -> Items:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stage:
-    """The best choice, its number of new leaves (None: there is no choice), and the leaves that
-    were looked at, which are all that can be in a choice as small."""
+    """The best choice, its number of new leaves, and the leaves that were looked at, which are
+    all that can be in a choice as small."""
 
     chosen: IntArray
-    leaves: int | None
+    leaves: int
     useful: BoolArray
 
 
-def _solve(items: Items, known: list[int], need: int) -> _Stage:
+def _solve(items: Items, known: list[int], need: int) -> _Stage | None:
     """Guess how many new leaves are needed, from a lower bound upwards, and solve what is left.
 
     An answer within the guess is proven: all choices as small are among the leaves it was found
     in. One above the guess is the next guess. Where a guess brings no more leaves in, the answer
-    stays the same.
+    stays the same. None: a table would exceed WORK_LIMIT.
     """
     fewest, *inner = known
     group = np.zeros(items.caps.size, dtype=np.int64)
     tree = PriceTree(items.paths, items.caps, items.opened, group, fewest)
     bound = fewest_leaves(tree, inner, need)
-    guess, limit = int(bound.fewest[0]), 0
-    found = _Stage(np.empty(0, np.int64), None, np.zeros(items.caps.size, np.bool_))
+    guess, limit = int(bound.fewest[0]), -1
+    tried, found = np.zeros(items.caps.size, np.bool_), None
     for step in count(1):
         useful = useful_leaves(tree, bound, inner, guess, need)
-        if guess > limit or (useful != found.useful).any():
-            limit = 2 * guess
+        if guess > limit or (useful != tried).any():
+            tried, limit = useful, 2 * guess
+            if int(useful.sum()) * len(items.paths) * (need + 1) > WORK_LIMIT:
+                return None
             found = _best_of(items, useful, need, [*known, limit])
-        if found.leaves is not None and found.leaves <= guess:
+        if found is not None and found.leaves <= guess:
             return found
-        guess = guess + step if found.leaves is None else found.leaves
+        guess = guess + step if found is None else found.leaves
     raise AssertionError
 
 
-def _best_of(items: Items, useful: BoolArray, need: int, limits: list[int]) -> _Stage:
-    """The best choice of useful leaves within the limits."""
+def _best_of(items: Items, useful: BoolArray, need: int, limits: list[int]) -> _Stage | None:
+    """The best choice of useful leaves within the limits, if there is one."""
     within = np.flatnonzero(useful)
-    if int(items.caps[within].sum()) >= need:
-        chosen = within[_affordable(items.take(within), need, limits)]
-        *outer, leaves = items.new_domains(chosen)
-        if outer == limits[:-1] and leaves <= limits[-1] and items.caps[chosen].sum() >= need:
-            return _Stage(chosen, leaves, useful)
-    return _Stage(np.empty(0, np.int64), None, useful)
+    if int(items.caps[within].sum()) < need:
+        return None
+    chosen = within[cheapest_cover(items.take(within), need, limits)]
+    *outer, leaves = items.new_domains(chosen)
+    covers = int(items.caps[chosen].sum()) >= need
+    if outer == limits[:-1] and leaves <= limits[-1] and covers:
+        return _Stage(chosen, leaves, useful)
+    return None

@@ -172,7 +172,7 @@ def _completed(source: PodSource, found: Declaration, near: Options, ours: Optio
     own = (
         found.options if found.options.role else replace(found.options, role=roles.role_of(source))
     )
-    options = lay(lay(own, near), ours)
+    options = _with_itself(lay(lay(own, near), ours), source.namespace, found.name)
     # Who states a minimum by our own keys need not have the workload read for another one.
     spared = found.group is not None and is_owner(found.group) and states_minimum(ours)
     return Declaration(found.name, found.dialect, options, None if spared else found.group)
@@ -206,12 +206,12 @@ def _overlaid(key: GroupKey, uid: str, terms: GroupTerms, meta: Json) -> Group:
         options = options if isinstance(said, Fault) else lay(options, said)
     # A workload that is no gang by itself is one where its owner says so.
     gang = terms.gang or (is_owner(key) and isinstance(ours, Options) and states_minimum(ours))
-    options = _with_itself(options, key)
+    options = _with_itself(options, key.namespace, key.name)
     return Group(key, uid, options, gang, "; ".join(fault for fault in faults if fault))
 
 
-def _with_itself(options: Options, key: GroupKey) -> Options:
-    """Partner gangs, the group's own among them."""
-    if not options.partners:
+def _with_itself(options: Options, namespace: str, name: str) -> Options:
+    """Partner gangs, the gang's own among them."""
+    if not options.partners or (namespace, name) in options.partners:
         return options
-    return replace(options, partners=tuple(sorted({*options.partners, (key.namespace, key.name)})))
+    return replace(options, partners=tuple(sorted((*options.partners, (namespace, name)))))

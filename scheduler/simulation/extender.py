@@ -9,12 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from scheduler.errors import MusterError
+from scheduler.errors import ExtenderError
 from scheduler.simulation.objects import Object
-
-
-class ExtenderError(MusterError):
-    """The extender did not answer, or its answer ends the cycle with an error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,7 +251,7 @@ class TestViews:
         assert (reply.status_code, reply.json()) == (200, {"ready": True, "reason": ""})
 
     def test_gangs(self, site: Site) -> None:
-        assert site.client.get("/v1/gangs").json() == [{"key": "t/a", "state": "queued"}]
+        assert site.client.get("/v1/gangs").json()["gangs"] == [{"key": "t/a", "state": "queued"}]
         assert site.client.get("/v1/gangs/t/a").json()["state"] == "queued"
         assert site.client.get("/v1/gangs/t/a/why").json()["reason"] == "no room"
 
@@ -262,7 +262,8 @@ class TestViews:
 
     def test_nodes_and_snapshot(self, site: Site) -> None:
         site.engine.node_list = [{"name": "n1"}]
-        assert site.client.get("/v1/nodes").json() == [{"name": "n1"}]
+        found = site.client.get("/v1/nodes").json()
+        assert found == {"levels": ["block", "rack"], "nodes": [{"name": "n1"}]}
         assert "gangs" in site.client.get("/v1/snapshot").json()
 
     def test_topology(self, site: Site) -> None:

@@ -1,0 +1,79 @@
+"""Kueue: groups of plain pods, and the topology requests of whatever it admits."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.model import Declaration, Options
+from tests.unit.dialects.controller_pods import job_pod, kueue
+from tests.unit.dialects.reading import annotated, declared, fault, labelled, read
+
+PREFIX = "kueue.x-k8s.io/"
+GROUP, TOTAL = PREFIX + "pod-group-name", PREFIX + "pod-group-total-count"
+LAYERS = PREFIX + "podset-slice-required-topology-constraints"
+
+
+def test_a_pod_group_is_all_or_nothing() -> None:
+    found = read(kueue(1, 3))
+    assert found.declaration == Declaration("A", "kueue", Options(min_available=3, size=3))
+    assert (found.index, found.fault) == (1, "")
+
+
+def test_gates_keep_the_pod_gated() -> None:
+    gates = ["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"]
+    assert read(kueue(0, 3, gates=gates)).gates == tuple(gates)
+
+
+def test_the_groups_name_may_be_an_annotation() -> None:
+    pod = annotated(labelled(kueue(0, 2), {GROUP: None}), {GROUP: "B"})
+    assert declared(pod).name == "B"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (GROUP, ""),
+        (GROUP, "a b"),
+        (TOTAL, None),
+        (TOTAL, "0"),
+        (TOTAL, "all"),
+        (PREFIX + "podset-required-topology", ""),
+        (PREFIX + "podset-slice-size", "x"),
+        (LAYERS, "x"),
+        (LAYERS, "[]"),
+        (LAYERS, '[{"topology":"rack"}]'),
+        (LAYERS, '[{"topology":"","size":2}]'),
+        (LAYERS, '[{"topology":"block","size":4},{"topology":"rack","size":2}]'),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_named(key: str, value: str | None) -> None:
+    pod = kueue(0, 2)
+    changed = labelled(pod, {key: value}) if key == GROUP else annotated(pod, {key: value})
+    assert fault(changed).startswith(key)
+
+
+TOPOLOGY = [
+    ({"podset-required-topology": "topo/rack"}, Options(required="topo/rack")),
+    ({"podset-preferred-topology": "topo/rack"}, Options(preferred="topo/rack")),
+    ({"podset-unconstrained-topology": "true"}, Options()),
+    (
+        {
+            "podset-required-topology": "topo/block",
+            "podset-slice-required-topology": "topo/rack",
+            "podset-slice-size": "4",
+        },
+        Options(required="topo/block", segment_level="topo/rack", segment_size=4),
+    ),
+    (
+        {"podset-slice-required-topology-constraints": '[{"topology":"topo/rack","size":"4"}]'},
+        Options(segment_level="topo/rack", segment_size=4),
+    ),
+]
+
+
+@pytest.mark.parametrize(("keys", "options"), TOPOLOGY, ids=str)
+def test_topology_counts_on_the_pods_of_any_workload(
+    keys: dict[str, str], options: Options
+) -> None:
+    stated = {PREFIX + key: value for key, value in keys.items()}
+    assert declared(annotated(job_pod("train", 0), stated)).options == options
