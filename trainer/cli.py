@@ -7,7 +7,6 @@ import json
 import logging
 import multiprocessing
 import os
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -132,10 +131,11 @@ def env_command(
     """Show what launch would set here and why, and what looks wrong."""
     from trainer import nccl
     from trainer.launch import plan
+    from trainer.world import own_name
 
     env = environment()
     settings = LaunchSettings.load(env, locals())
-    chosen = plan(settings, env, nccl.mounted_devices(env), socket.getfqdn())
+    chosen = plan(settings, env, nccl.mounted_devices(env), own_name(env))
     found = asdict(chosen.found.hint) if chosen.found.hint else None
     document = {
         "launcher": asdict(chosen.world),

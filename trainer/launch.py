@@ -91,7 +91,7 @@ def launch(args: Sequence[str]) -> int:
     args = _without_separator(args)
     settings, said = _said(args)
     env = environment()
-    chosen = plan(settings, env, nccl.mounted_devices(env), socket.getfqdn(), said)
+    chosen = plan(settings, env, nccl.mounted_devices(env), world.own_name(env), said)
     _announce(chosen)
     _apply(chosen.variables)
     options = _parser().parse_args(args)

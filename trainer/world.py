@@ -10,6 +10,7 @@ presence of LOCAL_RANK tells them apart. torchrun itself reads only `PET_*`.
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -105,6 +106,11 @@ def read_launch(
     if world.nnodes is None and world.node_rank is not None and hinted_size:
         world = replace(world, nnodes=str(hinted_size))
     return _checked(world)
+
+
+def own_name(env: Env) -> str:
+    """This pod's host name; with its domain, which may take a DNS query, only where it matters."""
+    return socket.getfqdn() if env.get("JOB_COMPLETION_INDEX") else socket.gethostname()
 
 
 def torchrun_variables(world: LaunchWorld) -> dict[str, str]:

@@ -63,15 +63,28 @@ def clear_nomination(turn: Turn, ref: PodRef) -> None:
 def doubt(turn: Turn, uid: str, node: str) -> None:
     """Keep a node shut while a Binding that was given up may still show to have landed."""
     state = turn.state
-    state.doubts[uid] = (node, turn.now + state.settings.timeout_s)
+    state.doubts.setdefault(uid, {})[node] = turn.now + state.settings.timeout_s
 
 
 def end_doubts(turn: Turn) -> None:
     """Believe after a while that a Binding never landed."""
     state = turn.state
-    for uid in [uid for uid, (_, until) in state.doubts.items() if until <= turn.now]:
-        del state.doubts[uid]
+    over = [
+        (uid, node)
+        for uid, nodes in state.doubts.items()
+        for node, until in nodes.items()
+        if until <= turn.now
+    ]
+    for uid, node in over:
+        del state.doubts[uid][node]
+        if not state.doubts[uid]:
+            del state.doubts[uid]
         state.gains += 1
-        pod = state.pods.get(uid)
-        if not (pod is not None and pod.holds_node) and uid not in state.reservations:
+        if state.ledger.where(uid) == node and not _is_there(turn, uid):
             state.ledger.drop(uid)
+
+
+def _is_there(turn: Turn, uid: str) -> bool:
+    """Whether the pod holds its node, or is to have it."""
+    pod = turn.state.pods.get(uid)
+    return (pod is not None and pod.holds_node) or uid in turn.state.reservations

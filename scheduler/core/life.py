@@ -209,7 +209,8 @@ def _evict_lost(turn: Turn) -> None:
 
 def _schedule_world(state: State) -> None:
     """Want a Tick for what belongs to no gang."""
-    times = [until for _, until in state.doubts.values()] + list(state.lost_nodes.values())
+    times = [until for nodes in state.doubts.values() for until in nodes.values()]
+    times += state.lost_nodes.values()
     times += [until for strikes in state.strikes.values() for until in strikes]
     state.schedule(_WORLD, min(times, default=None))
 

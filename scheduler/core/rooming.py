@@ -103,7 +103,7 @@ def _open_rows(state: State, frame: Frame) -> Bools:
     """Rows without a Binding whose outcome is unknown after its reservation ended."""
     rows = np.ones(len(frame.names), dtype=np.bool_)
     closed = [effect.node for effect in state.open.values() if effect.orphan]
-    closed += [node for node, _ in state.doubts.values()]
+    closed += [node for nodes in state.doubts.values() for node in nodes]
     for name in closed:
         if name in frame.row:
             rows[frame.row[name]] = False

@@ -265,11 +265,11 @@ def _settle_orphan(turn: Turn, effect: OpenEffect, outcome: Outcome) -> None:
     state, uid = turn.state, effect.ref.uid
     state.gains += 1
     pod = state.pods.get(uid)
-    if pod is not None and (pod.holds_node or uid in state.reservations):
+    if pod is not None and pod.holds_node:
         return
     if outcome is Outcome.TIMEOUT and pod is not None:
         booking.doubt(turn, uid, effect.node)
-    else:
+    elif uid not in state.reservations:
         state.ledger.drop(uid)
 
 

@@ -85,7 +85,7 @@ class State:
     """Uid -> the Bind effect in flight for it."""
     awaited: dict[str, str] = field(default_factory=dict)
     """Uid -> node of a bind call that waits for its answer."""
-    doubts: dict[str, tuple[str, float]] = field(default_factory=dict)
+    doubts: dict[str, dict[str, float]] = field(default_factory=dict)
     """Uid -> node and end of a Binding given up whose outcome was never learnt."""
     kept: Kept | None = None
     strikes: dict[str, list[float]] = field(default_factory=dict)

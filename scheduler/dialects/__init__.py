@@ -34,7 +34,17 @@ from scheduler.dialects.laying import lay, states_minimum
 from scheduler.dialects.source import Found, GroupTerms, PodSource
 from scheduler.model import NO_OPTIONS, Declaration, Group, GroupKey, Options
 
-__all__ = ["DIALECTS", "Dialect", "Reading", "declaration", "group", "is_owner", "kind_of"]
+__all__ = [
+    "DIALECTS",
+    "KINDS",
+    "OWNERS",
+    "Dialect",
+    "Reading",
+    "declaration",
+    "group",
+    "is_owner",
+    "kind_of",
+]
 
 
 class Dialect(Protocol):
@@ -94,8 +104,13 @@ _ON_PODS = (
 _ON_GROUPS = (koordinator.read_annotations, *_ON_PODS)
 """Requests that sit on a group object as annotations."""
 
+KINDS: tuple[str, ...] = tuple(kind for one in DIALECTS for kind in one.KINDS)
+"""``Kind.group`` of all objects that are watched."""
+
+OWNERS = frozenset(kind for one in DIALECTS for kind in one.OWNERS)
+"""``Kind.group`` of all workloads that are read when a pod names them."""
+
 _BY_KIND = {kind: one for one in DIALECTS for kind in (*one.KINDS, *one.OWNERS)}
-_OWNERS = frozenset(kind for one in DIALECTS for kind in one.OWNERS)
 
 
 class Reading(NamedTuple):
@@ -149,7 +164,7 @@ def kind_of(obj: Json) -> str:
 
 def is_owner(key: GroupKey) -> bool:
     """Whether the object is a workload that is read when a pod names it, and not watched."""
-    return key.kind in _OWNERS
+    return key.kind in OWNERS
 
 
 # ── pods ──

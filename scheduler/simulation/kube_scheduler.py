@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from scheduler.errors import ExtenderError
 from scheduler.model import Pod
 from scheduler.simulation import preemption
 from scheduler.simulation.apiserver import ApiServer, pod_key
 from scheduler.simulation.bind_calls import BindCalls
 from scheduler.simulation.clock import EventLoop, Timer
-from scheduler.simulation.extender import ExtenderClient, ExtenderError
+from scheduler.simulation.extender import ExtenderClient
 from scheduler.simulation.node_choice import NodeChoice
 from scheduler.simulation.objects import Change, ChangeType, Key, Object, key_of
 from scheduler.simulation.readings import Readings

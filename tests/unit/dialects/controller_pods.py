@@ -167,7 +167,7 @@ def lws_set(size: int, policy: str = "LeaderCreated", name: str = "serve") -> Js
     return _object("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", name, spec)
 
 
-def job_pod(job: str, index: int | None, *, owner: str = "", **more: Any) -> Json:
+def job_pod(job: str, index: int | None, **more: Any) -> Json:
     """A pod of a Kubernetes Job."""
     labels = {
         "batch.kubernetes.io/job-name": job,
