@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 UV_VERSION := 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast e2e check format lock bench-extender bench-planner clean
+.PHONY: help install demo test test-fast cases e2e check format lock bench-extender bench-planner clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -31,6 +31,9 @@ test: $(STAMP) ## Everything, unit to end-to-end on a real control plane
 
 test-fast: $(STAMP) ## Unit tests only: no control plane, no torchrun processes
 	$(BIN)/pytest -q -x tests/unit tests/engine tests/cases
+
+cases: $(STAMP) ## The replay cases: faults that schedulers are known for
+	@$(BIN)/python -m tests.cases
 
 e2e: $(STAMP) ## Only the tests on the real control plane
 	$(BIN)/python -m tests.e2e.controlplane.build

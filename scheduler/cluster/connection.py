@@ -28,7 +28,9 @@ class Connection:
         pods, metrics = mirror.pods(), Metrics()
         actuator = ClusterActuator(self._transport, pods, metrics)
         self.service = Service(settings, actuator, metrics=metrics)
-        self._view = View(self._transport, self.service, pods=pods)
+        self._view = View(
+            self._transport, self.service, pods=pods, schedulers=settings.scheduler_names
+        )
 
     @property
     def host(self) -> str:

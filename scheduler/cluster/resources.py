@@ -28,6 +28,8 @@ POD_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("scheduling.k8s.io", ("v1beta1", "v1alpha3", "v1alpha2")),
     ("scheduling.x-k8s.io", ("v1alpha1",)),
     ("scheduling.sigs.k8s.io", ("v1alpha1",)),
+    ("scheduling.volcano.sh", ("v1beta1",)),
+    ("scheduling.run.ai", ("v2alpha2",)),
 )
 """API groups with PodGroups, and their versions with the preferred one first."""
 

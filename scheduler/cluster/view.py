@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ from scheduler import decode
 from scheduler.cluster import mirror
 from scheduler.cluster.discovery import served_pod_groups
 from scheduler.cluster.mirror import Mirror
+from scheduler.cluster.owners import Owners
 from scheduler.cluster.pace import Backoff, Pace
 from scheduler.cluster.reflector import AbsentError, Reflector, RefusedError
 from scheduler.cluster.resources import NODES, PODS, Resource
@@ -57,9 +58,11 @@ class View:
         *,
         pods: Mirror[Pod] | None = None,
         pace: Pace | None = None,
+        schedulers: Collection[str] = (),
     ) -> None:
         self._transport = transport
         self._world = world
+        self._owners = Owners(transport, world.post, schedulers)
         self._pods = mirror.pods() if pods is None else pods
         self._pace = pace or Pace()
         self._stopped = threading.Event()
@@ -71,6 +74,7 @@ class View:
 
     def start(self) -> None:
         """Begin to list and watch, in threads."""
+        self._owners.start()
         self._sync.expect(NODES.name)
         self._sync.expect(PODS.name)
         self._sync.expect("discovery")
@@ -88,6 +92,7 @@ class View:
             reflector.stop()
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        self._owners.stop(max(0.0, deadline - time.monotonic()))
 
     # ── inner ──
 
@@ -98,7 +103,7 @@ class View:
             resource,
             read,
             target,
-            self._world.post,
+            self._owners.post,
             self._world.metrics,
             self._pace,
             lambda: self._sync.listed(name),

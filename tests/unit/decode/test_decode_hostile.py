@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler import decode
+from scheduler.decode import wire
 from scheduler.errors import DecodeError
 from scheduler.model import Node, Pod
 from tests import builders
@@ -87,6 +88,7 @@ def rich_pod() -> dict[str, Any]:
         },
         status={
             "nominatedNodeName": "n1",
+            "reason": "OutOfcpu",
             "containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "2"}}],
             "initContainerStatuses": [{"name": "side", "resources": {"requests": {"cpu": "2"}}}],
         },
@@ -230,6 +232,40 @@ def test_a_megabyte_in_any_value_is_read_or_refused_in_a_few_words() -> None:
         if isinstance(found, Pod):
             assert len(found.fault) < 1000
             assert len(found.nominate_because) < 200
+
+
+class Noting(dict[str, Any]):
+    """A JSON object that notes which of its fields are asked for."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize(
+    ("obj", "read", "cut"),
+    [
+        (rich_pod(), decode.pod, wire.pod_json),
+        (rich_node(), decode.node, wire.node_json),
+    ],
+    ids=["pod", "node"],
+)
+def test_every_field_that_is_asked_for_comes_through_the_bytes(
+    obj: dict[str, Any], read: Callable[[Any], Any], cut: Callable[[bytes], Any]
+) -> None:
+    noting = {key: Noting(obj[key]) for key in ("metadata", "status")}
+    read({**obj, **noting})
+    for key, part in noting.items():
+        filled = {"metadata": {"name": "x"}, key: dict.fromkeys(part.asked, "x")}
+        assert cut(json.dumps(filled).encode())[key].keys() >= part.asked
 
 
 def test_an_object_that_is_read_is_not_changed() -> None:

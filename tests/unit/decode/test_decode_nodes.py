@@ -62,6 +62,18 @@ def test_readiness(conditions: Any, ready: bool) -> None:
     assert decode.node(obj).ready is ready
 
 
+def test_the_other_conditions_that_hold_are_named() -> None:
+    obj = builders.node("n1")
+    obj["status"]["conditions"] += [
+        {"type": "XidError", "status": "True"},
+        {"type": "DiskPressure", "status": "False"},
+        {"type": "CorruptDocker", "status": "True"},
+        {"status": "True"},
+        None,
+    ]
+    assert decode.node(obj).conditions == ("CorruptDocker", "XidError")
+
+
 def test_cordon_and_deletion() -> None:
     assert read(unschedulable=True).unschedulable
     obj = builders.node("n1")

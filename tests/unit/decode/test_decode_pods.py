@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -86,6 +87,27 @@ def test_the_time_of_creation(text: Any, seconds: float) -> None:
 )
 def test_the_phase(phase: Any, want: Phase) -> None:
     assert read(phase=phase).phase is want
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "rejected"),
+    [
+        ("Failed", "OutOfcpu", True),
+        ("Failed", "OutOfnvidia.com/gpu", True),
+        ("Failed", "UnexpectedAdmissionError", True),
+        ("Failed", "NodePorts", True),
+        ("Failed", "Evicted", False),
+        ("Failed", None, False),
+        ("Failed", 3, False),
+        ("Pending", "OutOfcpu", False),
+    ],
+)
+def test_a_pod_that_the_kubelet_refused_is_told_from_one_that_failed(
+    phase: str, reason: Any, rejected: bool
+) -> None:
+    obj = builders.pod("t/A-0", phase=phase, status={"reason": reason})
+    assert decode.pod(obj).rejected is rejected
+    assert decode.pod_bytes(json.dumps(obj).encode()).rejected is rejected
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from deploy_objects import installed, one
 
 from scheduler.cluster.events import EventWriter, Note
+from scheduler.cluster.owners import owner_resources
 from scheduler.cluster.resources import NODES, POD_GROUPS, PODS, Resource, pod_groups
 from scheduler.cluster.transport import Answer
 from scheduler.cluster.writes import Writer
@@ -78,6 +79,8 @@ def _needed() -> set[Permission]:
         assert found is not None, resource
         for verb in ("list", "watch"):
             transport.asked.add((verb, found["group"] or "", found["resource"]))
+    for group, resource in owner_resources():
+        transport.asked.add(("get", group, resource))
     return transport.asked
 
 
@@ -110,6 +113,7 @@ def test_a_binding_the_status_and_an_eviction_are_among_the_requests() -> None:
         ("create", "events.k8s.io", "events"),
         ("watch", "", "nodes"),
         ("list", "scheduling.k8s.io", "podgroups"),
+        ("get", "batch", "jobs"),
     } <= _needed()
 
 
