@@ -15,7 +15,7 @@ $(STAMP): locks/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Muster needs Python 3.11 or newer; set PYTHON=python3.x"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
-	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --require-hashes --link-mode=hardlink locks/dev.txt
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --require-hashes --compile-bytecode locks/dev.txt
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps -e .
 	@touch $@
 

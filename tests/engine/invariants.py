@@ -87,6 +87,7 @@ def check(
     state = trial.state
     _no_overbooking(trial, before, outside)
     _no_ghosts(trial)
+    _pods_are_known(trial)
     _books_agree(state)
     _rolls_agree(state)
     _seats_are_usable(trial, before)
@@ -122,6 +123,15 @@ def _no_ghosts(trial: Trial) -> None:
         pod = trial.state.pods[uid]
         free = not (pod.node or pod.gates or pod.deleting or pod.phase.terminal)
         assert free, f"a reservation for {pod}"
+
+
+def _pods_are_known(trial: Trial) -> None:
+    """The engine knows the pods that the watch has shown, and no others."""
+    known = set(trial.state.pods)
+    if trial.listing:
+        return
+    assert known - set(trial.late) <= set(trial.pods), "pods are remembered that are gone"
+    assert set(trial.pods) - set(trial.late) <= known, "pods are forgotten that exist"
 
 
 # ── the books ──

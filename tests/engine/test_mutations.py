@@ -176,6 +176,7 @@ def half_a_gang_may_start(patch: Patch) -> None:
         yield waiting[:1]
 
     patch.setattr(planning, "_portions", portions)
+    patch.setattr(life, "_check_min", lambda turn, started: None)
 
 
 @fault

@@ -76,6 +76,8 @@ class Trial:
         self.harmed: set[GangKey] = set()
         """Gangs that met with something that may leave them with less than min."""
         self.state = engine.new_state(kit.settings)
+        self.listing = False
+        """Whether a first list is on its way, so that the engine cannot know everything."""
         self.cancelled: set[int] = set()
         """Effects that the engine asked not to send any more."""
         self.seated_at: dict[str, float] = {}
@@ -236,18 +238,12 @@ class Trial:
         self.late.pop(old.uid, None)
         if op.b % 4 == 0:
             self.show(old.uid)
-        fresh = replace(
-            old,
-            uid=self._uid(),
-            node="",
-            nominated="",
-            hint="",
-            phase=Phase.PENDING,
-            deleting=False,
-            gates=(),
-            created=float(self._made),
-        )
+        unbound = replace(old, node="", nominated="", hint="", phase=Phase.PENDING, deleting=False)
+        fresh = replace(unbound, uid=self._uid(), gates=(), created=float(self._made))
+        if op.b % 4:
+            self.late[old.uid] = self.now
         self._create(fresh)
+        self.late.pop(old.uid, None)
         if op.b % 4 == 1:
             self.feed(PodGone(old.uid))
 
@@ -343,13 +339,12 @@ class Trial:
         if outcome is not Outcome.OK or isinstance(effect, Wake):
             self.feed(EffectDone(effect.id, outcome))
             return
+        self.late[uid] = self.now + LATE_S
         if how == "watch first":
             self.show(uid)
         self.feed(EffectDone(effect.id, Outcome.TIMEOUT if how == "lost" else Outcome.OK))
         if how == "ok":
             self.show(uid)
-        elif how != "watch first":
-            self.late[uid] = self.now + LATE_S
 
     def _apply(self, effect: Effect) -> Outcome:
         """What the API server does; a Binding of a pod that is bound there already is a success."""
@@ -512,8 +507,10 @@ class Trial:
         self.history.append((None, self.now))
         self._harm(list(self.state.gangs))
         self.state = engine.new_state(self.kit.settings)
+        self.listing = True
         for event in self.listed():
             self.feed(event)
+        self.listing = False
         self.feed(Synced())
 
     def listed(self) -> list[Event]:

@@ -39,7 +39,7 @@ def test_the_trainer_reads_what_the_scheduler_writes(
     )
     found = read.parse(written.text(hint))
     assert (found.v, found.gang, found.id, found.node) == (1, "ns/name", "uid-1", "n1")
-    assert (found.rank, found.size, found.min, found.role) == (rank, size, 1, role)
+    assert (found.rank, found.size, found.min, found.role) == (rank, size, 1, role or None)
     assert list(found.levels) == levels
     assert list(found.path) == path
     assert found.clique == (labels.get(written.CLIQUE) or None)
