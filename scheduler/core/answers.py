@@ -20,7 +20,7 @@ from scheduler.core.messages import (
 from scheduler.core.rooming import is_behind
 from scheduler.core.roster import gang_key
 from scheduler.core.state import PASSED_LIMIT, State, Turn
-from scheduler.model import GangKey, Pod, PodRef
+from scheduler.model import GangKey, Pod, PodRef, Start
 
 HOLD_KEY = "muster"
 """The one made-up node name that carries the reason for all nodes."""
@@ -67,7 +67,10 @@ def _plain(state: State, pod: Pod, names: Sequence[str]) -> FilterReply:
     if not tight:
         return FilterReply(names, {}, {})
     failed = {name: tight[name] for name in names if name in tight}
-    return FilterReply([name for name in names if name not in tight], failed, {})
+    left = [name for name in names if name not in tight]
+    if not left:
+        state.turned_away[pod.uid] = None
+    return FilterReply(left, failed, {})
 
 
 def _tight_nodes(state: State, pod: Pod) -> dict[str, str]:
@@ -91,7 +94,8 @@ def _member(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterRep
     reservation = turn.state.reservations.get(pod.uid)
     if not where and reservation is not None:
         where = reservation.node
-        if len(names) == 1 and names[0] == where:
+        nominated = reservation.how is Start.NOMINATE
+        if where in names and (len(names) == 1 or not nominated):
             reservation.called = True
     if not where:
         return _hold(turn, gang, pod, names)

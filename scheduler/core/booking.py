@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler.core.gang import Gang
 from scheduler.core.messages import Cancel, ClearNomination
 from scheduler.core.state import Reservation, Turn
-from scheduler.model import Pod, PodRef
+from scheduler.model import Pod, PodRef, Start
 
 
 def reserve(turn: Turn, gang: Gang, pod: Pod, node: str, rank: int) -> Reservation:
@@ -51,7 +51,8 @@ def _give_back(turn: Turn, reservation: Reservation) -> None:
     elif state.ledger.drop(uid):
         state.gains += 1
     pod = state.pods.get(uid)
-    if reservation.nominated and pod is not None and not pod.node:
+    turn.gave_back = True
+    if reservation.how is Start.NOMINATE and pod is not None and not pod.node:
         clear_nomination(turn, pod.ref)
 
 

@@ -42,6 +42,8 @@ def settle(turn: Turn) -> None:
     for key in looked_at | turn.told:
         _finish(turn, key)
     _schedule_world(turn.state)
+    if turn.gave_back:
+        starting.wake_turned_away(turn)
 
 
 # ── judging ──

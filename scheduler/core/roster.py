@@ -101,6 +101,7 @@ def pod_gone(turn: Turn, uid: str) -> None:
     _lose_seat(turn, pod)
     _strike(turn, pod)
     state.doubts.pop(uid, None)
+    state.turned_away.pop(uid, None)
     if state.binding.get(uid) is None and state.ledger.drop(uid):
         state.gains += 1
     state.anti.pop(uid, None)

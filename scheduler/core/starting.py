@@ -39,7 +39,7 @@ def start(turn: Turn, gang: Gang, plan: Plan) -> None:
     for pod, node, rank in zip(plan.pods, plan.nodes, ranks, strict=False):
         gang.memory.ranks[ranking.slot(pod)] = rank
         gang.memory.homes[ranking.slot(pod)] = node
-        booking.reserve(turn, gang, pod, node, rank)
+        booking.reserve(turn, gang, pod, node, rank).how = how
         _send(turn, gang, pod, how)
     gang.memory.refusal = None
     gang.memory.told = None
@@ -104,11 +104,8 @@ def _set_generation(state: State, gang: Gang, plan: Plan) -> None:
 def _send(turn: Turn, gang: Gang, pod: Pod, how: Start) -> None:
     if how is Start.BURST:
         send_bind(turn, gang, pod)
-    elif how is Start.NOMINATE:
-        _nominate(turn, gang, pod)
     else:
-        number = turn.open("wake", pod.ref)
-        turn.effects.append(Wake(number, pod.ref))
+        _call_for(turn, gang, pod, how)
 
 
 def send_bind(turn: Turn, gang: Gang, pod: Pod) -> None:
@@ -144,15 +141,33 @@ def hint_of(state: State, gang: Gang, pod: Pod, reservation: Reservation) -> dic
     )
 
 
-def _nominate(turn: Turn, gang: Gang, pod: Pod) -> None:
+def _call_for(turn: Turn, gang: Gang, pod: Pod, how: Start) -> None:
+    """Have the scheduler ask for a member: nominate its node, or just wake it."""
     reservation = turn.state.reservations[pod.uid]
-    number = turn.open("nominate", pod.ref, reservation.node)
-    turn.effects.append(Nominate(number, pod.ref, reservation.node))
+    if how is Start.NOMINATE:
+        number = turn.open("nominate", pod.ref, reservation.node)
+        turn.effects.append(Nominate(number, pod.ref, reservation.node))
+    else:
+        wake(turn, pod)
     settings = turn.state.settings
     pause = _doubled(settings.nominate_again_s, reservation.tries, settings.backoff_max_s)
-    reservation.nominated = True
     reservation.tries += 1
     gang.retries[pod.uid] = turn.now + pause
+
+
+def wake(turn: Turn, pod: Pod) -> None:
+    """Have the scheduler look at a pod again."""
+    turn.effects.append(Wake(turn.open("wake", pod.ref), pod.ref))
+
+
+def wake_turned_away(turn: Turn) -> None:
+    """Wake plain pods that found no node while room was reserved, once each."""
+    state = turn.state
+    for uid in list(state.turned_away):
+        del state.turned_away[uid]
+        pod = state.pods.get(uid)
+        if pod is not None and not pod.node and not pod.deleting:
+            wake(turn, pod)
 
 
 def _doubled(first: float, times: int, most: float) -> float:
@@ -305,7 +320,7 @@ def retry_due(turn: Turn, gang: Gang) -> None:
         reservation = state.reservations.get(uid)
         if reservation is None or uid in state.binding:
             continue
-        if not reservation.nominated:
+        if reservation.how is Start.BURST:
             send_bind(turn, gang, state.pods[uid])
         elif not reservation.called:
-            _nominate(turn, gang, state.pods[uid])
+            _call_for(turn, gang, state.pods[uid], reservation.how)

@@ -11,7 +11,7 @@ from scheduler.core.capacity import Ledger
 from scheduler.core.gang import Gang, Refusal
 from scheduler.core.messages import Effect, Reply
 from scheduler.core.topology import Topology
-from scheduler.model import AntiTerm, GangKey, Group, GroupKey, Node, Pod, PodRef
+from scheduler.model import AntiTerm, GangKey, Group, GroupKey, Node, Pod, PodRef, Start
 from scheduler.settings import Settings
 
 PASSED_LIMIT = 10_000
@@ -26,10 +26,10 @@ class Reservation:
     gang: GangKey
     node: str
     rank: int
-    nominated: bool = False
-    """Whether a nomination was sent and must be cleared if the reservation ends."""
+    how: Start = Start.BURST
+    """How its member is started; a nomination must be cleared if the reservation ends."""
     called: bool = False
-    """Whether the scheduler has asked for this node alone, so that the nomination is known."""
+    """Whether the scheduler has asked since: for this node alone if it was nominated."""
     tries: int = 0
     uncertain: bool = False
     """Whether a Binding was sent whose outcome was never learnt."""
@@ -94,6 +94,8 @@ class State:
     """Node that is gone while pods are bound to it -> when they are evicted."""
     anti: dict[str, tuple[AntiTerm, ...]] = field(default_factory=dict)
     """Uid -> required anti-affinity of pods that hold a node."""
+    turned_away: dict[str, None] = field(default_factory=dict)
+    """Plain pods that found no node because room was reserved; woken when it is given back."""
     passed: dict[str, Pod] = field(default_factory=dict)
     """Plain pods that were answered before the watch showed them."""
     asks: dict[Hashable, int] = field(default_factory=dict)
@@ -182,6 +184,8 @@ class Turn:
     touched: dict[GangKey, None] = field(default_factory=dict)
     told: dict[GangKey, None] = field(default_factory=dict)
     """Gangs whose refusal has changed, so that people may have to be told."""
+    gave_back: bool = False
+    """Whether reserved room came free without any change that the scheduler would see."""
     rejected: list[Pod] = field(default_factory=list)
     """Members that a kubelet has just refused to run."""
     suspect: dict[str, None] = field(default_factory=dict)

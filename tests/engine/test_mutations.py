@@ -127,9 +127,7 @@ def a_binding_on_its_way_has_no_room(patch: Patch) -> None:
 
 @fault
 def a_node_in_doubt_takes_new_pods(patch: Patch) -> None:
-    patch.setattr(
-        rooming, "_open_rows", lambda _, frame: np.ones(len(frame.names), dtype=np.bool_)
-    )
+    patch.setattr(rooming, "_open_rows", lambda _, frame: np.ones(len(frame.names), dtype=np.bool_))
 
 
 @fault

@@ -96,7 +96,9 @@ def test_sequences_reach_what_they_are_meant_to_test() -> None:
     """A random test proves little if nothing ever happens in it."""
     trials = [sequences.run(kits.make(seed), sequences.draw(seed)) for seed in range(20)]
 
-    kinds = {type(effect).__name__ for trial in trials for step in trial.steps for effect in step.effects}
+    kinds = {
+        type(effect).__name__ for trial in trials for step in trial.steps for effect in step.effects
+    }
     reasons = {
         effect.reason
         for trial in trials

@@ -197,7 +197,9 @@ class Trial:
 
     def bind_behind(self, op: Op) -> None:
         """A pod of ours is bound by somebody else."""
-        waiting = [pod for pod in self.pods.values() if self._bindable(pod) and pod.namespace == "t"]
+        waiting = [
+            pod for pod in self.pods.values() if self._bindable(pod) and pod.namespace == "t"
+        ]
         if waiting and self.nodes:
             pod, node = waiting[op.a % len(waiting)], self._node(op.b)
             self._harm(self._gangs_on(node))
@@ -323,7 +325,9 @@ class Trial:
             return
         keys = list(self.open)
         effect = self.open[keys[op.a % len(keys)]]
-        how = ["ok", "ok", "ok", "late", "watch first", "error", "timeout", "lost", "gone"][op.b % 9]
+        how = ["ok", "ok", "ok", "late", "watch first", "error", "timeout", "lost", "gone"][
+            op.b % 9
+        ]
         self.end(effect, how if op.c % 4 else "cancelled")
 
     def end(self, effect: Effect, how: str = "ok") -> None:
