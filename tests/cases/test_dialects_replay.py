@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -28,7 +28,7 @@ class Gang(NamedTuple):
 
     name: str
     pods: list[Json]
-    objects: list[Json] = []
+    objects: Sequence[Json] = ()
     ranks: list[str] | None = None
     """Pods in rank order, where the controller has one."""
 
@@ -731,7 +731,9 @@ def test_two_thousand_hostile_pods_change_nothing_for_a_healthy_gang() -> None:
     for pod in pods:
         pod["spec"]["schedulingGates"] = [{"name": "held"}]
 
-    assert told(lines_of(pods) + healthy()) == told(healthy())
+    alone = told(healthy())
+    assert len(alone) == 4
+    assert told(lines_of(pods) + healthy()) == alone
 
 
 def test_two_thousand_hostile_pods_that_want_to_run_raise_nothing() -> None:

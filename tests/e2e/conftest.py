@@ -1,7 +1,7 @@
 """Fixtures for tests against a real control plane.
 
 `MUSTER_E2E=skip` skips these tests and says so; otherwise, if the control plane cannot be built,
-they fail with the reason. `KUBECONFIG` names a cluster to use instead.
+they fail with the reason. `MUSTER_E2E=kubeconfig` uses the cluster of `KUBECONFIG` instead.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.e2e.controlplane.cluster import (
     Cluster,
     ControlPlane,
     ExternalCluster,
+    named_cluster,
     open_cluster,
 )
 from tests.e2e.controlplane.kubelet import FakeKubelet
@@ -124,7 +125,7 @@ def _is_e2e(item: pytest.Item) -> bool:
 
 
 def _needs_build(items: list[pytest.Item]) -> bool:
-    unwanted = os.environ.get("MUSTER_E2E") == "skip" or os.environ.get("KUBECONFIG")
+    unwanted = os.environ.get("MUSTER_E2E") == "skip" or named_cluster()
     return not unwanted and any(map(_is_e2e, items))
 
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core import engine
+from scheduler.core.messages import Record
 
 from . import kits, sequences
 from .trial import Op, Trial
@@ -96,16 +97,10 @@ def test_sequences_reach_what_they_are_meant_to_test() -> None:
     """A random test proves little if nothing ever happens in it."""
     trials = [sequences.run(kits.make(seed), sequences.draw(seed)) for seed in range(20)]
 
-    kinds = {
-        type(effect).__name__ for trial in trials for step in trial.steps for effect in step.effects
-    }
-    reasons = {
-        effect.reason
-        for trial in trials
-        for step in trial.steps
-        for effect in step.effects
-        if type(effect).__name__ == "Record"
-    }
+    steps = [step for trial in trials for step in trial.steps]
+    effects = [effect for step in steps for effect in step.effects]
+    kinds = {type(effect).__name__ for effect in effects}
+    reasons = {effect.reason for effect in effects if isinstance(effect, Record)}
 
     assert kinds == {"Bind", "Nominate", "ClearNomination", "Wake", "Evict", "Record", "Cancel"}
     assert {"GangTimedOut", "GangBroken", "GangWaiting", "GangNeverFits"} <= reasons

@@ -325,10 +325,7 @@ class Trial:
             return
         keys = list(self.open)
         effect = self.open[keys[op.a % len(keys)]]
-        how = ["ok", "ok", "ok", "late", "watch first", "error", "timeout", "lost", "gone"][
-            op.b % 9
-        ]
-        self.end(effect, how if op.c % 4 else "cancelled")
+        self.end(effect, HOW[op.b % len(HOW)] if op.c % 4 else "cancelled")
 
     def end(self, effect: Effect, how: str = "ok") -> None:
         """End an effect in a given way; one that was cancelled may still have been sent."""

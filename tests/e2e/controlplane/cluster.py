@@ -325,11 +325,21 @@ class ControlPlane(Cluster):
         child.wait_ready(f"https://127.0.0.1:{port}/healthz", READY_SECONDS)
 
 
+def named_cluster() -> str | None:
+    """The cluster to use instead of our own: `KUBECONFIG`, with `MUSTER_E2E=kubeconfig` beside it.
+
+    The second variable is asked for because many a shell has `KUBECONFIG` set to a cluster in
+    which nobody wants to find 32 nodes that do not exist.
+    """
+    wanted = os.environ.get("MUSTER_E2E") == "kubeconfig"
+    return os.environ.get("KUBECONFIG") if wanted else None
+
+
 def open_cluster(**settings: Any) -> Cluster:
     """The cluster of `KUBECONFIG` if that is set, else a `ControlPlane` with these settings.
 
     Neither is entered yet.
     """
-    if named := os.environ.get("KUBECONFIG"):
+    if named := named_cluster():
         return ExternalCluster(Path(named).absolute())
     return ControlPlane(**settings)
