@@ -45,6 +45,7 @@ def _give_back(turn: Turn, reservation: Reservation) -> None:
     if number is not None:
         # It may have been sent: until its outcome is known the room counts as taken.
         state.open[number].orphan = True
+        state.open[number].uncertain = reservation.uncertain
         turn.effects.append(Cancel(turn.new_id(), number))
     elif reservation.uncertain and uid in state.pods:
         doubt(turn, uid, reservation.node)

@@ -234,8 +234,7 @@ def _join(turn: Turn, pod: Pod, key: GangKey) -> None:
     gang.latest = max(gang.latest, pod.created)
     if role := ranking.role_of(pod):
         gang.roles[pod.uid] = role
-    if kind is Status.WAITING and pod.uid not in gang.reserved:
-        gang.memory.refusal = None
+    gang.memory.refusal = None
     if kind in (Status.SEATED, Status.SUCCEEDED):
         _remember(gang, pod)
     if kind is not Status.WAITING:

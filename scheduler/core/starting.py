@@ -34,7 +34,9 @@ def start(turn: Turn, gang: Gang, plan: Plan) -> None:
     size = seating.gang_size(gang)
     ranks = ranking.ranks(plan.pods, size, gang.memory.ranks, _taken_ranks(state, gang))
     _set_generation(state, gang, plan)
-    gang.deadline = turn.now + _timeout(state, gang)
+    if not gang.reserved:
+        # A member that joins must not prolong the life of seats that hang.
+        gang.deadline = turn.now + _timeout(state, gang)
     how = start_of(state, gang, plan.pods)
     for pod, node, rank in zip(plan.pods, plan.nodes, ranks, strict=False):
         gang.memory.ranks[ranking.slot(pod)] = rank
@@ -282,7 +284,8 @@ def _settle_orphan(turn: Turn, effect: OpenEffect, outcome: Outcome) -> None:
     pod = state.pods.get(uid)
     if pod is not None and pod.holds_node:
         return
-    if outcome is Outcome.TIMEOUT and pod is not None:
+    unknown = outcome is Outcome.TIMEOUT or effect.uncertain
+    if unknown and pod is not None:
         booking.doubt(turn, uid, effect.node)
     elif uid not in state.reservations:
         state.ledger.drop(uid)

@@ -45,6 +45,8 @@ class OpenEffect:
     hint: str = ""
     orphan: bool = False
     """Whether its reservation ended while it was in flight."""
+    uncertain: bool = False
+    """Whether an earlier try of the same Binding may have landed."""
 
 
 @dataclass(frozen=True, slots=True)

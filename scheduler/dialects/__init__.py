@@ -93,16 +93,13 @@ Koordinator comes before the labels that it shares, since it says more.
 _KNOW_BETTER = (lws, kubeflow, jobset)
 """Controllers whose PodGroup counts pods that are not there at the same time."""
 
-_ON_PODS = (
-    kueue.read_topology,
-    kai.read_topology,
-    volcano.read_topology,
-    koordinator.read_topology,
-)
-"""Topology requests that sit on the pods of any workload."""
+_CLOSE = (kueue, kai, volcano, koordinator)
+"""Those whose topology requests sit on the pods of any workload."""
 
+_CLOSENESS = frozenset(key for one in _CLOSE for key in one.TOPOLOGY)
+_ON_PODS = tuple(one.read_topology for one in _CLOSE)
 _ON_GROUPS = (koordinator.read_annotations, *_ON_PODS)
-"""Requests that sit on a group object as annotations."""
+"""What is read of a group object's annotations."""
 
 KINDS: tuple[str, ...] = tuple(kind for one in DIALECTS for kind in one.KINDS)
 """``Kind.group`` of all objects that are watched."""
@@ -132,7 +129,7 @@ def declaration(source: PodSource) -> Reading:
         return Reading(None, _both(found, ours))
     if found is None and isinstance(ours, Options):
         return Reading(Declaration("", muster.NAME, ours) if ours != NO_OPTIONS else None)
-    near = _requests(_ON_PODS, source.annotations) if found is not None else NO_OPTIONS
+    near = _closeness(source.annotations) if found is not None else NO_OPTIONS
     if isinstance(near, Fault):
         return Reading(found, _both(near, ours))
     if isinstance(ours, Fault) or found is None:
@@ -184,13 +181,20 @@ def _identity(source: PodSource) -> Found:
 
 def _completed(source: PodSource, found: Declaration, near: Options, ours: Options) -> Declaration:
     """The declaration with the pod's role and with what is laid over it."""
-    own = (
-        found.options if found.options.role else replace(found.options, role=roles.role_of(source))
-    )
+    own = found.options
+    if not own.role and (role := roles.role_of(source)):
+        own = replace(own, role=role)
     options = _with_itself(lay(lay(own, near), ours), source.namespace, found.name)
     # Who states a minimum by our own keys need not have the workload read for another one.
     spared = found.group is not None and is_owner(found.group) and states_minimum(ours)
     return Declaration(found.name, found.dialect, options, None if spared else found.group)
+
+
+def _closeness(annotations: Json) -> Options | Fault:
+    """Most pods ask for nothing, and there are many pods."""
+    if _CLOSENESS.isdisjoint(annotations):
+        return NO_OPTIONS
+    return _requests(_ON_PODS, annotations)
 
 
 def _requests(readers: Iterable[Callable[[Json], Options | Fault]], keys: Json) -> Options | Fault:

@@ -11,7 +11,7 @@ from scheduler.dialects.source import Found, GroupTerms, PodSource
 from scheduler.dialects.tables import Table, read_table, read_values, replicas
 from scheduler.model import Declaration, GroupKey, Options
 
-__all__ = ["KINDS", "NAME", "OWNERS", "read_group", "read_pod", "read_topology"]
+__all__ = ["KINDS", "NAME", "OWNERS", "TOPOLOGY", "read_group", "read_pod", "read_topology"]
 
 NAME = "kai"
 KIND = "PodGroup.scheduling.run.ai"
@@ -27,6 +27,8 @@ _TOPOLOGY: Table = {
     _PREFIX + "segment-size": ("segment_size", values.count),
     _PREFIX + "segment-topology-required-placement": ("segment_level", values.level),
 }
+TOPOLOGY = tuple(_TOPOLOGY)
+"""Annotations that :func:`read_topology` reads."""
 
 
 def read_pod(source: PodSource) -> Found:

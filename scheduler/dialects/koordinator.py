@@ -18,7 +18,17 @@ from scheduler.dialects.source import no_group as read_group
 from scheduler.dialects.tables import Table, one_of, read_table, read_values, replicas
 from scheduler.model import Declaration, Options
 
-__all__ = ["KINDS", "NAME", "OWNERS", "PREFIX", "read_annotations", "read_group", "read_pod"]
+__all__ = [
+    "KINDS",
+    "NAME",
+    "OWNERS",
+    "PREFIX",
+    "TOPOLOGY",
+    "read_annotations",
+    "read_group",
+    "read_pod",
+    "read_topology",
+]
 
 NAME = "koordinator"
 KINDS: tuple[str, ...] = ()
@@ -27,6 +37,8 @@ OWNERS: tuple[str, ...] = ()
 PREFIX = "gang.scheduling.koordinator.sh/"
 
 _TOPOLOGY = PREFIX + "network-topology-spec"
+TOPOLOGY = (_TOPOLOGY,)
+"""Annotations that :func:`read_topology` reads."""
 
 
 def read_pod(source: PodSource) -> Found:

@@ -15,7 +15,7 @@ from scheduler.dialects.source import no_group as read_group
 from scheduler.dialects.tables import Table, read_table, read_values
 from scheduler.model import Declaration, Options
 
-__all__ = ["KINDS", "NAME", "OWNERS", "read_group", "read_pod", "read_topology"]
+__all__ = ["KINDS", "NAME", "OWNERS", "TOPOLOGY", "read_group", "read_pod", "read_topology"]
 
 NAME = "kueue"
 KINDS: tuple[str, ...] = ()
@@ -32,6 +32,8 @@ _TOPOLOGY: Table = {
     _PREFIX + "podset-slice-required-topology": ("segment_level", values.level),
     _PREFIX + "podset-slice-size": ("segment_size", values.count),
 }
+TOPOLOGY = (*_TOPOLOGY, _LAYERS)
+"""Annotations that :func:`read_topology` reads."""
 
 
 def read_pod(source: PodSource) -> Found:

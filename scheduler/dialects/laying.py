@@ -13,8 +13,10 @@ _FIELDS = tuple(field.name for field in fields(Options))
 
 def lay(base: Options, top: Options) -> Options:
     """``base`` with everything that ``top`` states laid over it."""
-    if base == NO_OPTIONS or top == NO_OPTIONS:
-        return top if base == NO_OPTIONS else base
+    if top is NO_OPTIONS or top == NO_OPTIONS:
+        return base
+    if base == NO_OPTIONS:
+        return top
     stated = {
         name: value for name in _FIELDS if (value := getattr(top, name)) not in (None, "", ())
     }

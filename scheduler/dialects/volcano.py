@@ -12,7 +12,16 @@ from scheduler.dialects.tables import ALL, Table, one_of, read_table, read_value
 from scheduler.dialects.templates import Part, asks_devices, options
 from scheduler.model import Declaration, GroupKey, Options
 
-__all__ = ["KINDS", "MIN_MEMBER", "NAME", "OWNERS", "read_group", "read_pod", "read_topology"]
+__all__ = [
+    "KINDS",
+    "MIN_MEMBER",
+    "NAME",
+    "OWNERS",
+    "TOPOLOGY",
+    "read_group",
+    "read_pod",
+    "read_topology",
+]
 
 NAME = "volcano"
 KIND = "PodGroup.scheduling.volcano.sh"
@@ -27,6 +36,8 @@ _GROUP_NAMES = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-nam
 _JOB_NAME = "volcano.sh/job-name"
 _MODE = "volcano.sh/network-topology-mode"
 _TIER = "volcano.sh/network-topology-highest-tier"
+TOPOLOGY = (_MODE, _TIER)
+"""Annotations that :func:`read_topology` reads."""
 
 
 def read_pod(source: PodSource) -> Found:
