@@ -130,10 +130,10 @@ def env_command(
 ) -> None:
     """Show what launch would set here and why, and what looks wrong."""
     from trainer import nccl
-    from trainer.launch import plan
-    from trainer.world import own_name
+    from trainer.launch import plan, surroundings
+    from trainer.launchers import own_name
 
-    env = environment()
+    env = surroundings(environment())
     settings = LaunchSettings.load(env, locals())
     chosen = plan(settings, env, nccl.mounted_devices(env), own_name(env))
     found = asdict(chosen.found.hint) if chosen.found.hint else None

@@ -3,8 +3,10 @@
     TrainerError
     ├── SettingsError     a flag or an environment variable that cannot be used
     ├── HintError         a hint that cannot be read
+    ├── FactsError       facts of a machine that cannot be read
     ├── WorldError        a launch environment that contradicts itself
     ├── RendezvousError   ranks that did not meet, or that do not fit together
+    ├── PreflightError    a check before the run that found a fault
     ├── DataError         a data set that is missing or not the one expected
     └── CheckpointError   a checkpoint that does not belong to this run
 
@@ -24,12 +26,20 @@ class HintError(TrainerError):
     """A hint that cannot be read; never fatal to a run, which then keeps its launcher's order."""
 
 
+class FactsError(TrainerError):
+    """Facts of a machine that cannot be read."""
+
+
 class WorldError(TrainerError):
     """A launch environment that is incomplete or contradicts itself."""
 
 
 class RendezvousError(TrainerError):
     """Ranks that did not meet in time, or that do not fit together."""
+
+
+class PreflightError(TrainerError):
+    """A check before the run that found a fault."""
 
 
 class DataError(TrainerError):

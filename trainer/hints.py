@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trainer import pod_annotations
 from trainer.errors import HintError
 from trainer.settings import HintSource
 
@@ -93,7 +94,8 @@ def parse(text: str) -> Hint:
 
 def find(source: HintSource, default_file: Path = DEFAULT_FILE) -> FoundHint:
     """The first of: the file given, the variable with JSON, the variable with a file's name,
-    the default file. A hint that cannot be read is a `problem`, never an exception.
+    the default file, the pod's annotations. A hint that cannot be read is a `problem`, never an
+    exception.
     """
     if source.file is not None:
         return _from_file(source.file, "--hint")
@@ -103,7 +105,14 @@ def find(source: HintSource, default_file: Path = DEFAULT_FILE) -> FoundHint:
         return _from_file(source.variable_file, "MUSTER_HINT_FILE")
     if default_file.exists():
         return _from_file(default_file, str(default_file))
-    return FoundHint(None, "none")
+    return _annotated(source.annotations or default_file.with_name("annotations"))
+
+
+def _annotated(path: Path) -> FoundHint:
+    text = pod_annotations.read(path).get(pod_annotations.HINT)
+    if text is None:
+        return FoundHint(None, "none")
+    return _from_text(text, str(path), (("MUSTER_HINT", text),))
 
 
 def _from_file(path: Path, origin: str) -> FoundHint:

@@ -16,13 +16,14 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from trainer import hints, nccl, world
+from trainer import hints, launchers, nccl, pod_annotations, ports, world
 from trainer.errors import WorldError
-from trainer.hints import FoundHint
+from trainer.hints import FoundHint, Hint
 from trainer.interruption import EXIT_CODE
 from trainer.settings import HintSource, LaunchSettings, environment, flag, help_of
 
@@ -41,6 +42,9 @@ LINGER = 0.5
 """Seconds that a launcher stays after a success. One of them serves the store at which all meet
 once more before they leave, and torchrun prints a traceback in those it deserts too early."""
 
+PORT_SECONDS = 300
+"""How long the other pods wait for the first to say which port it took."""
+
 _NO_SCRIPT = "\0"
 
 
@@ -54,6 +58,10 @@ class Plan:
     backend: nccl.Backend
     variables: dict[str, str | None]
     """To set; None: to unset."""
+    gang: str | None = None
+    """Id of the gang whose ports are to be agreed on, where the pods share their nodes' network
+    and nothing says a port.
+    """
 
 
 def plan(
@@ -70,7 +78,10 @@ def plan(
     Raises WorldError for a launch environment that contradicts itself.
     """
     found = hints.find(HintSource.load(env, settings.hint))
-    pods = world.read_launch(env, host, found.hint.size if found.hint else None, said)
+    pods = launchers.read_launch(env, host, found.hint.size if found.hint else None, said)
+    gang = _gang_to_agree(settings, pods, found.hint, host)
+    if gang is None and pods.static and pods.max_nodes > 1 and pods.master_port is None:
+        pods = replace(pods, master_port=world.DEFAULT_PORT)
     backend = nccl.choose_backend(devices, _processes(pods))
     facts = nccl.Facts(settings, devices, "nccl" in backend.name, found.hint)
     decisions = nccl.decide(env, facts)
@@ -78,7 +89,22 @@ def plan(
     torchrun["PET_SHUTDOWN_TIMEOUT"] = str(max(1, settings.grace - SHUTDOWN_MARGIN))
     variables: dict[str, str | None] = dict(found.variables)
     variables |= {name: value for name, value in torchrun.items() if not env.get(name)}
-    return Plan(pods, found, decisions, backend, {**variables, **decisions.set})
+    return Plan(pods, found, decisions, backend, {**variables, **decisions.set}, gang)
+
+
+def surroundings(env: Env) -> dict[str, str]:
+    """The environment, with what the pod's annotations say where it is silent."""
+    path = Path(env.get("MUSTER_ANNOTATIONS_FILE") or pod_annotations.DEFAULT_FILE)
+    return {**env, **pod_annotations.variables(pod_annotations.read(path), env)}
+
+
+def _gang_to_agree(
+    settings: LaunchSettings, pods: world.LaunchWorld, hint: Hint | None, host: str
+) -> str | None:
+    if hint is None or not pods.static or pods.max_nodes == 1 or pods.master_port:
+        return None
+    on_host = settings.host_network or hint.node == host or hint.node == host.split(".")[0]
+    return f"{hint.gang}/{hint.id}" if on_host else None
 
 
 def launch(args: Sequence[str]) -> int:
@@ -90,10 +116,11 @@ def launch(args: Sequence[str]) -> int:
     _leave_on_sigterm_until_workers_run()
     args = _without_separator(args)
     settings, said = _said(args)
-    env = environment()
-    chosen = plan(settings, env, nccl.mounted_devices(env), world.own_name(env), said)
+    env = surroundings(environment())
+    chosen = plan(settings, env, nccl.mounted_devices(env), launchers.own_name(env), said)
     _announce(chosen)
     _apply(chosen.variables)
+    _agree_on_port(chosen)
     options = _parser().parse_args(args)
     _prepare(options, chosen.world)
     return _run(options)
@@ -120,6 +147,18 @@ def _announce(chosen: Plan) -> None:
         chosen.backend.why,
         given or "nothing",
     )
+
+
+def _agree_on_port(chosen: Plan) -> None:
+    """The first pod picks a free port of the gang's, and the others ask it which."""
+    if chosen.gang is None or chosen.world.master_addr is None:
+        return
+    if chosen.world.node_rank == 0:
+        port = ports.Beacon(chosen.gang).store_port
+    else:
+        port = ports.find(chosen.gang, chosen.world.master_addr, PORT_SECONDS)
+    os.environ["PET_MASTER_PORT"] = str(port)
+    log.info("port %d, derived from gang %s", port, chosen.gang)
 
 
 def _apply(variables: Mapping[str, str | None]) -> None:

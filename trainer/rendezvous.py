@@ -24,7 +24,7 @@ from trainer import hints, nccl
 from trainer.errors import RendezvousError
 from trainer.ranks import Card, Order, arrange, decode_card
 from trainer.settings import HintSource, environment
-from trainer.world import Worker, read_worker
+from trainer.worker import Worker, read_worker
 
 if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]  # not in its __all__

@@ -126,11 +126,14 @@ class HintSource:
     """MUSTER_HINT: the JSON itself (downward API, `env`)."""
     variable_file: Path | None = None
     """MUSTER_HINT_FILE: a file with the JSON (downward API, volume)."""
+    annotations: Path | None = None
+    """MUSTER_ANNOTATIONS_FILE: all annotations of the pod (downward API, volume)."""
 
     @classmethod
     def load(cls, env: Mapping[str, str], file: Path | None = None) -> HintSource:
-        path = env.get("MUSTER_HINT_FILE")
-        return cls(file, env.get("MUSTER_HINT"), Path(path) if path else None)
+        paths = [env.get("MUSTER_HINT_FILE"), env.get("MUSTER_ANNOTATIONS_FILE")]
+        hint, annotations = (Path(path) if path else None for path in paths)
+        return cls(file, env.get("MUSTER_HINT"), hint, annotations)
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,13 @@ class LaunchSettings(_Settings):
         default=None,
         metadata=text(
             "The cloud vendor's NCCL topology file, for virtual machines that hide the PCI tree."
+        ),
+    )
+    host_network: bool = field(
+        default=False,
+        metadata=text(
+            "The pods use their nodes' network (hostNetwork): derive a port for the gang unless "
+            "one is said. Known without this where the pod is called like the node of its hint."
         ),
     )
     flight_recorder: int = field(

@@ -74,6 +74,8 @@ class Verbs:
             return 200, await answer(await read_body(request, self._limit))
         except DecodeError as error:
             return 400, _fault(f"{verb}: {error}")
+        except RecursionError:
+            return 400, _fault(f"{verb}: the body is nested too deeply")
         except BodyTooLargeError as error:
             return 413, _fault(f"{verb}: {error}")
         except ClientDisconnect:

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from scheduler.api.domains import domains
+from scheduler.errors import ClusterError
 from scheduler.service import BusyError, Service
 from scheduler.service.metrics import gauge
 
@@ -33,6 +34,7 @@ def add(app: FastAPI, service: Service) -> None:
         "/v1/gangs/{namespace}/{name}/why": views.why,
         "/v1/nodes": views.nodes,
         "/v1/topology": views.topology,
+        "/v1/state": views.state,
         "/v1/snapshot": views.snapshot,
         "/": views.page,
     }
@@ -88,9 +90,17 @@ class Views:
         nodes, levels = self._service.nodes(), self._service.levels()
         return _json({"levels": levels, "domains": domains(nodes)})
 
-    def snapshot(self) -> Response:
-        """The whole state."""
+    def state(self) -> Response:
+        """Gangs, reservations, free room and bound pods."""
         return _json(self._service.snapshot())
+
+    def snapshot(self) -> Response:
+        """The cluster as a file for ``muster replay``, for a bug report."""
+        try:
+            text = "".join(line + "\n" for line in self._service.snapshot_lines())
+        except ClusterError as error:
+            return _json({"error": str(error)}, 502)
+        return Response(text, media_type="application/x-ndjson")
 
     def page(self) -> Response:
         """The page with a picture of the cluster."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from scheduler.cluster import mirror
+from scheduler.cluster import mirror, snapshot
 from scheduler.cluster.actuator import ClusterActuator
 from scheduler.cluster.credentials import load
 from scheduler.cluster.transport import Transport
 from scheduler.cluster.view import View
-from scheduler.service import Metrics, Service
+from scheduler.service import Metrics, Recorder, Service
 from scheduler.settings import Settings
 
 STOP_S = 5.0
@@ -23,13 +23,25 @@ class Connection:
     does not answer is no error: it is waited for, and the service says so until it is ready.
     """
 
-    def __init__(self, settings: Settings, kubeconfig: str) -> None:
+    def __init__(
+        self, settings: Settings, kubeconfig: str, recorder: Recorder | None = None
+    ) -> None:
         self._transport = Transport(load(kubeconfig))
         pods, metrics = mirror.pods(), Metrics()
         actuator = ClusterActuator(self._transport, pods, metrics)
-        self.service = Service(settings, actuator, metrics=metrics)
+        self.service = Service(
+            settings,
+            actuator,
+            metrics=metrics,
+            recorder=recorder,
+            objects=lambda: snapshot.objects(self._transport),
+        )
         self._view = View(
-            self._transport, self.service, pods=pods, schedulers=settings.scheduler_names
+            self._transport,
+            self.service,
+            pods=pods,
+            schedulers=settings.scheduler_names,
+            recorder=recorder,
         )
 
     @property

@@ -141,6 +141,9 @@ class Reflector(Generic[V]):
             except ClusterError as error:
                 self._troubled(str(error))
                 self._backoff.wait(error.retry_after_s if isinstance(error, RefusedError) else 0.0)
+            except Exception:
+                log.exception("the watch of %s failed; it starts again", self.resource.name)
+                self._backoff.wait()
 
     def stop(self) -> None:
         """Make ``run`` return soon."""

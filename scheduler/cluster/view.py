@@ -22,7 +22,7 @@ from scheduler.cluster.transport import Transport
 from scheduler.core.messages import Event, Synced
 from scheduler.errors import ClusterError, DecodeError
 from scheduler.model import Group, Pod
-from scheduler.service import Metrics
+from scheduler.service import Metrics, Recorder
 
 GROUP_TRIES = 5
 """Failed lists of an optional kind after which the first full list no longer waits for it."""
@@ -59,9 +59,11 @@ class View:
         pods: Mirror[Pod] | None = None,
         pace: Pace | None = None,
         schedulers: Collection[str] = (),
+        recorder: Recorder | None = None,
     ) -> None:
         self._transport = transport
         self._world = world
+        self._recorder = recorder
         self._owners = Owners(transport, world.post, schedulers)
         self._pods = mirror.pods() if pods is None else pods
         self._pace = pace or Pace()
@@ -98,6 +100,8 @@ class View:
 
     def _watch(self, resource: Resource, read: Callable[[bytes], Any], target: Mirror[Any]) -> None:
         name = resource.name
+        if self._recorder is not None:
+            read = _kept(self._recorder, resource, read)
         reflector: Reflector[Any] = Reflector(
             self._transport,
             resource,
@@ -149,6 +153,10 @@ class View:
                 self._watch_served()
             except ClusterError as error:
                 self._undiscovered(error)
+                backoff.wait()
+                continue
+            except Exception:
+                log.exception("looking for PodGroups failed; it is tried again")
                 backoff.wait()
                 continue
             backoff.reset()
@@ -207,6 +215,19 @@ class _Sync:
         if not self._missing and not self._done:
             self._done = True
             self._world.post(Synced())
+
+
+def _kept(
+    recorder: Recorder, resource: Resource, read: Callable[[bytes], Any]
+) -> Callable[[bytes], Any]:
+    """Reads an object and keeps what the API server sent of it."""
+
+    def read_and_keep(raw: bytes) -> Any:
+        value = read(raw)
+        recorder.keep(resource.api_version, resource.kind, raw)
+        return value
+
+    return read_and_keep
 
 
 def _group_reader(resource: Resource) -> Callable[[bytes], Group | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -30,6 +30,10 @@ def serve(
     config: Annotated[
         Path | None, typer.Option(help="Settings file (TOML); MUSTER_SET_… variables win over it.")
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Write all that is seen and asked to this file, for muster replay."),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="How much to log.")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="How to log.")] = LogFormat.TEXT,
 ) -> None:
@@ -40,7 +44,11 @@ def serve(
     settings = read_settings(config, scheduler_name or ())
     set_up(log_level, log_format)
     sys.setswitchinterval(SWITCH_S)
-    _run(settings, kubeconfig, host, port)
+    if record is None:
+        _run(settings, kubeconfig, host, port, None)
+        return
+    with record.open("w", encoding="utf-8") as file:
+        _run(settings, kubeconfig, host, port, file)
 
 
 def read_settings(config: Path | None, scheduler_names: list[str] | tuple[str, ...]) -> Settings:
@@ -53,14 +61,16 @@ def read_settings(config: Path | None, scheduler_names: list[str] | tuple[str, .
     return settings
 
 
-def _run(settings: Settings, kubeconfig: str, host: str, port: int) -> None:
+def _run(settings: Settings, kubeconfig: str, host: str, port: int, record: TextIO | None) -> None:
     import logging
 
     from scheduler.api import ServerError, run
     from scheduler.cluster import Connection
+    from scheduler.service import Recorder
 
     log = logging.getLogger(__name__)
-    connection = Connection(settings, kubeconfig)
+    recorder = None if record is None else Recorder(settings, lambda line: _append(record, line))
+    connection = Connection(settings, kubeconfig, recorder)
     log.info("the API server is %s; schedulerNames: %s", connection.host, settings.scheduler_names)
     try:
         with connection as service:
@@ -69,3 +79,9 @@ def _run(settings: Settings, kubeconfig: str, host: str, port: int) -> None:
         typer.echo(f"muster serve: {error}", err=True)
         raise typer.Exit(1) from error
     log.info("stopped")
+
+
+def _append(file: TextIO, line: str) -> None:
+    # Flushed line by line: a recording matters most when the process ends without warning.
+    file.write(line + "\n")
+    file.flush()

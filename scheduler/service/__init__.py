@@ -5,6 +5,7 @@
 
 from scheduler.service.metrics import Metrics
 from scheduler.service.ports import Actuator, Engine, Post, Step, Timer, Totals
+from scheduler.service.recorder import Recorder
 from scheduler.service.runner import BusyError
 from scheduler.service.service import BIND_DEADLINE_S, LOCK_WAIT_S, PodSource, Service
 from scheduler.service.timer import ThreadTimer
@@ -18,6 +19,7 @@ __all__ = [
     "Metrics",
     "PodSource",
     "Post",
+    "Recorder",
     "Service",
     "Step",
     "ThreadTimer",

@@ -14,6 +14,7 @@ from scheduler.errors import MusterError
 from scheduler.service.effects import EffectLog
 from scheduler.service.metrics import Metrics
 from scheduler.service.ports import Actuator, Engine, Timer
+from scheduler.service.recorder import Recorder
 
 RETRY_TICK_S = 1.0
 """Seconds until the next tick after the engine failed, since its own due time is then unknown."""
@@ -42,6 +43,7 @@ class Runner:
         timer: Timer,
         metrics: Metrics,
         on_reply: OnReply,
+        recorder: Recorder | None = None,
     ) -> None:
         self.engine = engine
         self._actuator = actuator
@@ -49,6 +51,7 @@ class Runner:
         self._timer = timer
         self._metrics = metrics
         self._on_reply = on_reply
+        self._recorder = recorder
         self._lock = threading.Lock()
         self._dispatching = threading.Lock()
         self._outbox: deque[Effect] = deque()
@@ -118,6 +121,8 @@ class Runner:
         self._timer.set(step.next_due)
         self._outbox.extend(step.effects)
         self._effects.note(event, step.effects, now)
+        if self._recorder is not None:
+            self._recorder.step(event, step.effects, now)
         if step.reply is not None:
             self._on_reply(event, step.reply)
         return step.reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from scheduler.service.bindings import Waiting
 from scheduler.service.core import CoreEngine
 from scheduler.service.metrics import Metrics
 from scheduler.service.ports import Actuator, Engine, Timer, Totals
+from scheduler.service.recorder import Recorder, snapshot_lines
 from scheduler.service.runner import BusyError, Runner
 from scheduler.service.timer import ThreadTimer
 from scheduler.settings import Settings
@@ -42,6 +43,9 @@ UNSYNCED = "waiting for the first full list of nodes and pods"
 
 PodSource = Callable[[], Pod]
 """Decodes the pod of a request when it is needed. Raises DecodeError."""
+
+Objects = Callable[[], Iterable[dict[str, Any]]]
+"""Lists the API objects that decisions depend on. May raise ClusterError."""
 
 R = TypeVar("R")
 
@@ -64,6 +68,8 @@ class Service:
         clock: Callable[[], float] = time.monotonic,
         timer: Timer | None = None,
         metrics: Metrics | None = None,
+        recorder: Recorder | None = None,
+        objects: Objects | None = None,
         lock_wait_s: float = LOCK_WAIT_S,
         bind_deadline_s: float = BIND_DEADLINE_S,
     ) -> None:
@@ -81,7 +87,9 @@ class Service:
             timer or ThreadTimer(clock),
             self.metrics,
             self._resolve,
+            recorder,
         )
+        self._objects = objects
 
     # ── life ──
 
@@ -221,6 +229,10 @@ class Service:
         """The whole state."""
         with self._runner.locked(self.lock_wait_s) as engine:
             return engine.snapshot()
+
+    def snapshot_lines(self) -> Iterator[str]:
+        """The cluster as a replay file, read anew from where its objects are."""
+        return snapshot_lines(self.settings, self._objects() if self._objects else ())
 
     def levels(self) -> list[str]:
         """The label keys of the topology levels, broadest first."""

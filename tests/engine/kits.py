@@ -12,6 +12,7 @@ from scheduler.model import (
     HostPort,
     Node,
     Options,
+    Resources,
     Start,
 )
 from scheduler.settings import Settings
@@ -32,12 +33,25 @@ class GangKind:
     options: Options
     group: GroupKey | None = None
     ports: tuple[HostPort, ...] = ()
+    launcher: bool = False
+    """Whether member 0 is a launcher without GPUs, which must be there, too."""
+    indexed: bool = False
+    owned: bool = False
+    """Whether a controller owns the members, whose uid may change."""
 
-    @property
-    def declaration(self) -> Declaration:
-        """What every member says."""
+    def declaration(self, member: int) -> Declaration:
+        """What a member says."""
         options = self.options if self.group is None else Options(start=self.options.start)
+        if self.launcher:
+            role = "launcher" if member == 0 else "worker"
+            options = replace(options, role=role, role_min=(("launcher", 1), ("worker", 1)))
         return Declaration(self.name, "muster", options, self.group)
+
+    def requests(self, member: int) -> Resources:
+        """What a member asks for."""
+        if self.launcher and member == 0:
+            return {"cpu": 2000, "pods": 1}
+        return {"cpu": 1000, "pods": 1, GPU: self.gpu}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +91,11 @@ def make(seed: int, *, calm: bool = False) -> Kit:
         start=rng.choice(list(Start)),
         timeout_s=rng.choice([20.0, 60.0]),
         grace_s=rng.choice([0.0, 30.0]),
+        backfill_wait_s=rng.choice([50.0, 600.0]),
     )
     gangs = [_gang(rng, number) for number in range(4)]
+    if rng.random() < 0.2:
+        gangs[:2] = _partners(gangs[0], gangs[1])
     if calm:
         gangs = [replace(kind, priority=0) for kind in gangs]
     return Kit(nodes, tuple(gangs), settings, calm)
@@ -92,7 +109,11 @@ def _gang(rng: random.Random, number: int) -> GangKind:
         size=rng.choice([None, size]),
         required=rng.choice(["", "", "rack"]),
         preferred=rng.choice(["", "", "rack"]),
+        relax_after=rng.choice([None, None, None, 30.0]),
+        segment_size=rng.choice([None] * 5 + [2]),
         timeout=rng.choice([None, None, 15.0]),
+        max_runtime=rng.choice([None, None, 40.0]),
+        first=rng.choice([None] * 7 + [1]),
         start=rng.choice([None, None, *Start]),
     )
     port = (HostPort("", "TCP", 29500),) if rng.random() < 0.15 else ()
@@ -104,4 +125,13 @@ def _gang(rng: random.Random, number: int) -> GangKind:
         options=options,
         group=GROUP if number == 3 else None,
         ports=port,
+        launcher=size > 1 and rng.random() < 0.15,
+        indexed=rng.random() < 0.5,
+        owned=rng.random() < 0.3,
     )
+
+
+def _partners(*kinds: GangKind) -> list[GangKind]:
+    """Gangs that start together or not at all."""
+    names = tuple(("t", kind.name) for kind in kinds)
+    return [replace(kind, options=replace(kind.options, partners=names)) for kind in kinds]

@@ -7,7 +7,8 @@ import traceback
 from collections.abc import Sequence
 
 from . import kits
-from .trial import Op, Trial
+from .operations import Op, do
+from .trial import Trial
 
 WEIGHTS = {
     "member": 22,
@@ -20,6 +21,7 @@ WEIGHTS = {
     "terminate": 2,
     "finish": 3,
     "recreate": 5,
+    "new_controller": 2,
     "ungate": 3,
     "change_min": 1,
     "drop_group": 1,
@@ -65,7 +67,7 @@ def run(kit: kits.Kit, operations: Sequence[Op]) -> Trial:
     """Carry out a sequence, let it come to rest, and check all along the way."""
     trial = Trial(kit)
     for op in operations:
-        trial.do(op)
+        do(trial, op)
     trial.settle()
     return trial
 

@@ -19,7 +19,8 @@ from scheduler.core import engine
 from scheduler.core.messages import Record
 
 from . import kits, sequences
-from .trial import Op, Trial
+from .operations import OPERATIONS, Op, do
+from .trial import Trial
 
 RUNS = int(os.environ.get("MUSTER_PROPERTY_RUNS", "120"))
 BLOCK = 30
@@ -44,7 +45,7 @@ def test_in_calm_weather_no_gang_is_ever_left_with_a_part(block: int) -> None:
 
 
 NUMBERS = st.integers(0, 2**16 - 1)
-OPERATIONS = st.builds(
+DRAWN = st.builds(
     Op,
     st.sampled_from([name for name, weight in sequences.WEIGHTS.items() for _ in range(weight)]),
     NUMBERS,
@@ -54,7 +55,7 @@ OPERATIONS = st.builds(
 
 
 @settings(max_examples=max(25, RUNS // 5), derandomize=True, deadline=None, database=None)
-@given(seed=st.integers(0, 2**16), operations=st.lists(OPERATIONS, max_size=60))
+@given(seed=st.integers(0, 2**16), operations=st.lists(DRAWN, max_size=60))
 def test_invariants_hold_in_sequences_that_can_be_shrunk(seed: int, operations: list[Op]) -> None:
     sequences.run(kits.make(seed), operations)
 
@@ -107,8 +108,13 @@ def test_sequences_reach_what_they_are_meant_to_test() -> None:
     assert sum(pod.node != "" for trial in trials for pod in trial.pods.values()) > 100
 
 
+def test_every_operation_may_be_drawn() -> None:
+    assert set(sequences.WEIGHTS) == set(OPERATIONS)
+
+
 def test_an_operation_that_finds_nothing_does_nothing() -> None:
     trial = Trial(kits.make(0))
     for name in sequences.WEIGHTS:
-        if name not in ("member", "whole_gang", "single", "plain", "foreign"):
-            trial.do(Op(name, 0, 0, 0))
+        if name not in ("member", "whole_gang", "single", "plain", "foreign", "new_controller"):
+            do(trial, Op(name, 0, 0, 0))
+    assert trial.pods == {}

@@ -1,136 +1,65 @@
 """From a pod's launch environment to one description of the world."""
 
+from pathlib import Path
+
 import pytest
-
-from trainer.errors import WorldError
-from trainer.world import LaunchWorld, read_launch, read_worker, torchrun_variables
-
-HOST = "train-3.train.team.svc.cluster.local"
-
-KUBEFLOW_V2 = {
-    "PET_NNODES": "4",
-    "PET_NPROC_PER_NODE": "8",
-    "PET_NODE_RANK": "3",
-    "PET_MASTER_ADDR": "job-node-0-0.job",
-    "PET_MASTER_PORT": "29500",
-}
-KUBEFLOW_V1 = {
-    "MASTER_ADDR": "job-master-0",
-    "MASTER_PORT": "23456",
-    "WORLD_SIZE": "16",
-    "RANK": "1",
-    "PET_NPROC_PER_NODE": "8",
-}
-VOLCANO = {"MASTER_ADDR": "job-master-0", "WORLD_SIZE": "3", "RANK": "2", "MASTER_PORT": "23456"}
-INDEXED_JOB = {"JOB_COMPLETION_INDEX": "3", "NNODES": "4"}
-PLAIN = {"MASTER_ADDR": "10.0.0.7", "NNODES": "2", "NODE_RANK": "1", "NPROC_PER_NODE": "gpu"}
-ELASTIC = {
-    "PET_NNODES": "2:4",
-    "PET_RDZV_BACKEND": "c10d",
-    "PET_RDZV_ENDPOINT": "job-worker-0:29400",
-}
-
-
-@pytest.mark.parametrize(
-    ("env", "want"),
-    [
-        pytest.param({}, LaunchWorld("none"), id="nothing launched this pod"),
-        pytest.param(
-            KUBEFLOW_V2,
-            LaunchWorld("torchrun", "4", 3, "8", "job-node-0-0.job", 29500),
-            id="kubeflow trainer v2 speaks to torchrun directly",
-        ),
-        pytest.param(
-            KUBEFLOW_V1,
-            LaunchWorld("pytorchjob", "2", 1, "8", "job-master-0", 23456),
-            id="kubeflow v1 counts processes in WORLD_SIZE and pods in RANK",
-        ),
-        pytest.param(
-            KUBEFLOW_V1 | {"PET_NNODES": "2", "PET_NODE_RANK": "1"},
-            LaunchWorld("pytorchjob", "2", 1, "8", "job-master-0", 23456),
-            id="and newer ones also speak to torchrun",
-        ),
-        pytest.param(
-            VOLCANO,
-            LaunchWorld("pytorchjob", "3", 2, None, "job-master-0", 23456),
-            id="volcano counts pods in both",
-        ),
-        pytest.param(
-            INDEXED_JOB,
-            LaunchWorld("indexed-job", "4", 3, None, "train-0.train.team.svc.cluster.local", 29500),
-            id="an indexed job's first pod is derived from the host name",
-        ),
-        pytest.param(
-            INDEXED_JOB | {"MASTER_ADDR": "first", "MASTER_PORT": "5"},
-            LaunchWorld("indexed-job", "4", 3, None, "first", 5),
-            id="unless it is said",
-        ),
-        pytest.param(
-            PLAIN, LaunchWorld("plain", "2", 1, "gpu", "10.0.0.7", 29500), id="plain variables"
-        ),
-        pytest.param(
-            PLAIN | {"PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": ""},
-            LaunchWorld("plain", "2", 0, "gpu", "10.0.0.7", 29500),
-            id="torchrun's own variables win, empty ones say nothing",
-        ),
-        pytest.param(
-            ELASTIC,
-            LaunchWorld(
-                "torchrun",
-                "2:4",
-                rdzv_backend="c10d",
-                rdzv_endpoint="job-worker-0:29400",
-            ),
-            id="elastic jobs have no ranks",
-        ),
-    ],
+from launch_environments import (
+    BROKEN,
+    CASES,
+    ELASTIC,
+    HOST,
+    INDEXED,
+    LWS,
+    OPEN_MPI,
+    PLAIN,
+    PYTORCHJOB,
+    TORCHRUN,
+    VOLCANO,
+    Case,
 )
-def test_each_launcher_is_read(env: dict[str, str], want: LaunchWorld) -> None:
-    assert read_launch(env, HOST) == want
+
+from trainer import pod_annotations
+from trainer.errors import WorldError
+from trainer.launchers import read_launch
+from trainer.worker import read_worker
+from trainer.world import LaunchWorld, torchrun_variables
 
 
-def test_a_worker_s_own_variables_are_not_taken_for_a_pod_s() -> None:
-    env = VOLCANO | {"LOCAL_RANK": "0"}
-    assert read_launch(env, HOST) == LaunchWorld("none")
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_each_launcher_is_read(case: Case) -> None:
+    assert read_launch(case.env, case.host) == case.want
+
+
+def test_the_matrix_has_every_launcher() -> None:
+    assert len({case.name for case in CASES}) >= 60
+    assert {case.want.launcher for case in CASES} == {
+        "none", "torchrun", "trainjob", "pytorchjob", "volcano", "indexed-job", "jobset",
+        "leaderworkerset", "mpi", "plain",
+    }  # fmt: skip
 
 
 def test_the_hint_gives_the_number_of_pods_where_nothing_else_does() -> None:
     world = read_launch({"JOB_COMPLETION_INDEX": "3"}, HOST, hinted_size=5)
     assert (world.nnodes, world.node_rank) == ("5", 3)
-    assert read_launch(INDEXED_JOB, HOST, hinted_size=5).nnodes == "4"
+    assert read_launch(INDEXED, HOST, hinted_size=5).nnodes == "4"
 
 
 def test_the_command_line_wins() -> None:
     said = LaunchWorld("command line", nnodes="8", master_addr="there")
-    world = read_launch(INDEXED_JOB, HOST, said=said)
+    world = read_launch(INDEXED, HOST, said=said)
     assert (world.nnodes, world.node_rank, world.master_addr) == ("8", 3, "there")
 
 
-@pytest.mark.parametrize(
-    ("env", "names"),
-    [
-        ({"JOB_COMPLETION_INDEX": "2"}, "NNODES"),
-        ({"JOB_COMPLETION_INDEX": "x", "NNODES": "2"}, "JOB_COMPLETION_INDEX"),
-        (PLAIN | {"NODE_RANK": "-1"}, "NODE_RANK"),
-        (PLAIN | {"NODE_RANK": "2"}, "rank 2"),
-        (PLAIN | {"NNODES": "4:2"}, "4:2"),
-        (PLAIN | {"NNODES": "zero"}, "zero"),
-        (PLAIN | {"MASTER_ADDR": ""}, "MASTER_ADDR"),
-        (PLAIN | {"MASTER_PORT": "http"}, "MASTER_PORT"),
-        (KUBEFLOW_V1 | {"WORLD_SIZE": "15"}, "WORLD_SIZE=15"),
-        (KUBEFLOW_V2 | {"PET_NODE_RANK": ""}, "PET_NODE_RANK"),
-        ({"PET_NNODES": "3", "PET_NODE_RANK": "1"}, "MASTER_ADDR"),
-    ],
-)
+@pytest.mark.parametrize(("env", "names"), BROKEN)
 def test_a_contradiction_is_an_error_that_names_it(env: dict[str, str], names: str) -> None:
     with pytest.raises(WorldError, match=names):
         read_launch(env, "some-host")
 
 
 def test_torchrun_is_told_the_same() -> None:
-    assert torchrun_variables(read_launch(KUBEFLOW_V2, HOST)) == KUBEFLOW_V2
+    assert torchrun_variables(read_launch(TORCHRUN, HOST)) == TORCHRUN
     assert torchrun_variables(read_launch(ELASTIC, HOST)) == ELASTIC
-    for env in (KUBEFLOW_V1, VOLCANO, INDEXED_JOB, PLAIN):
+    for env in (PYTORCHJOB, VOLCANO, INDEXED, PLAIN, LWS, OPEN_MPI):
         world = read_launch(env, HOST)
         again = read_launch(torchrun_variables(world), HOST)
         assert (again.nnodes, again.node_rank, again.master_addr, again.master_port) == (
@@ -139,6 +68,56 @@ def test_torchrun_is_told_the_same() -> None:
             world.master_addr,
             world.master_port,
         )
+
+
+@pytest.mark.parametrize(
+    ("env", "point"),
+    [
+        ({}, None),
+        (ELASTIC, ("job-worker-0", 29400)),
+        (ELASTIC | {"PET_RDZV_ENDPOINT": "[fd00::1]:7"}, ("fd00::1", 7)),
+        (PLAIN, ("10.0.0.7", 29500)),
+        (PYTORCHJOB, ("job-master-0", 23456)),
+    ],
+)
+def test_where_all_meet(env: dict[str, str], point: tuple[str, int] | None) -> None:
+    assert read_launch(env, HOST).meeting_point == point
+
+
+class TestAnnotations:
+    TEXT = (
+        'batch.kubernetes.io/job-completion-index="2"\n'
+        'muster.scheduler/hint="{\\"v\\":1,\\"path\\":[\\"b\\\\\\\\1\\"]}"\n'
+        'odd="line\\nbreak \\x41\\U0001F600\\101"\n'
+        "garbage\n"
+        'unfinished="abc\n'
+    )
+
+    def test_a_volume_s_lines_are_unquoted(self) -> None:
+        assert pod_annotations.parse(self.TEXT) == {
+            "batch.kubernetes.io/job-completion-index": "2",
+            "muster.scheduler/hint": '{"v":1,"path":["b\\\\1"]}',
+            "odd": "line\nbreak A😀A",
+        }
+
+    def test_they_give_what_the_environment_leaves_out(self) -> None:
+        found = pod_annotations.parse(self.TEXT)
+        assert pod_annotations.variables(found, {}) == {"JOB_COMPLETION_INDEX": "2"}
+        assert pod_annotations.variables(found, {"JOB_COMPLETION_INDEX": "0"}) == {}
+
+    def test_a_file_that_is_not_there_or_no_text_has_none(self, tmp_path: Path) -> None:
+        assert pod_annotations.read(tmp_path / "absent") == {}
+        (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+        assert pod_annotations.read(tmp_path / "bytes") == {}
+
+    def test_a_leaderworkerset_that_only_annotates_is_a_world(self) -> None:
+        text = (
+            'leaderworkerset.sigs.k8s.io/size="3"\n'
+            'leaderworkerset.sigs.k8s.io/worker-index="1"\n'
+            'leaderworkerset.sigs.k8s.io/leader-address="s-0.s"\n'
+        )
+        env = pod_annotations.variables(pod_annotations.parse(text), {})
+        assert read_launch(env, HOST) == LaunchWorld("leaderworkerset", "3", 1, None, "s-0.s")
 
 
 WORKER = {
@@ -152,16 +131,51 @@ WORKER = {
     "TORCHELASTIC_RUN_ID": "run",
     "TORCHELASTIC_RESTART_COUNT": "2",
 }
+BY_OPEN_MPI = OPEN_MPI | {
+    "OMPI_COMM_WORLD_SIZE": "8",
+    "OMPI_COMM_WORLD_RANK": "5",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+}
+BY_HYDRA = {
+    "PMI_SIZE": "8",
+    "PMI_RANK": "5",
+    "MPI_LOCALRANKID": "1",
+    "MPI_LOCALNRANKS": "4",
+    "MASTER_ADDR": "host",
+}
 
 
 class TestWorkers:
-    def test_a_worker_is_read(self) -> None:
-        worker = read_worker(WORKER)
-        assert (worker.rank, worker.world_size, worker.local_rank) == (5, 8, 1)
-        assert (worker.group_rank, worker.master_addr, worker.master_port) == (1, "host", 1234)
+    @pytest.mark.parametrize("env", [WORKER, BY_OPEN_MPI, BY_HYDRA])
+    def test_a_worker_is_read(self, env: dict[str, str]) -> None:
+        worker = read_worker(env)
+        assert (worker.rank, worker.world_size) == (5, 8)
+        assert (worker.local_rank, worker.local_world_size, worker.group_rank) == (1, 4, 1)
 
-    def test_a_process_without_a_rank_is_none(self) -> None:
-        assert read_worker({"WORLD_SIZE": "2"}) is None
+    def test_a_pod_s_script_without_torchrun_is_one_process(self) -> None:
+        worker = read_worker(VOLCANO)
+        assert (worker.rank, worker.world_size, worker.group_rank) == (2, 3, 2)
+        assert (worker.local_rank, worker.local_world_size) == (0, 1)
+        assert (worker.master_addr, worker.master_port) == ("job-master-0.job", 23456)
+
+    def test_processes_of_one_host_need_no_address(self) -> None:
+        env = {name: value for name, value in BY_OPEN_MPI.items() if name != "MASTER_ADDR"}
+        assert read_worker(env | {"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}).master_addr == "127.0.0.1"
+        with pytest.raises(WorldError, match="MASTER_ADDR"):
+            read_worker(env)
+
+    def test_a_process_that_nothing_launched_is_none(self) -> None:
+        assert read_worker({}) is None
+        assert read_worker({"WORLD_SIZE": "1"}) is None
+        assert read_worker({"PET_NNODES": "1"}) is None
+
+    @pytest.mark.parametrize(
+        "env", [{"WORLD_SIZE": "2"}, TORCHRUN, ELASTIC, PLAIN, LWS], ids=lambda env: next(iter(env))
+    )
+    def test_one_of_several_never_takes_itself_for_a_world_of_one(self, env: dict) -> None:
+        with pytest.raises(WorldError, match="muster-train launch"):
+            read_worker(env)
 
     def test_a_store_that_outlives_attempts_gets_a_prefix_for_each(self) -> None:
         """With an unshared store the counts differ between agents, and must not matter."""

@@ -3,14 +3,50 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.api import wire
 from scheduler.core.messages import BindReply, FilterReply, PreemptReply, PrioritizeReply
 from scheduler.errors import DecodeError
 from scheduler.model import PodRef
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+LEAVES = st.none() | st.booleans() | st.integers() | FLOATS | st.text(max_size=4)
+KEYS = st.sampled_from(
+    [
+        "Pod",
+        "pod",
+        "Nodes",
+        "nodes",
+        "NodeNames",
+        "nodeNames",
+        "items",
+        "Items",
+        "metadata",
+        "name",
+        "uid",
+        "UID",
+        "Pods",
+        "Node",
+        "n1",
+        "NumPDBViolations",
+        "NodeNameToVictims",
+        "NodeNameToMetaVictims",
+        "PodName",
+        "PodUID",
+    ]
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=20,
+)
+BODIES = st.dictionaries(KEYS, VALUES, max_size=5)
 
 POD = {"metadata": {"namespace": "t", "name": "a-0", "uid": "u0"}, "spec": {"x": [1, 2]}}
 N1: dict[str, Any] = {
@@ -209,3 +245,38 @@ class TestPreempt:
         args = wire.read_preempt(json.dumps({"Pod": POD}).encode())
         assert args.ref == REF
         assert json.loads(bytes(args.pod)) == POD
+
+
+class TestAnyBody:
+    """Whatever an object holds, it is read, and the answer is what a scheduler can decode."""
+
+    @given(BODIES)
+    def test_filter(self, body: dict[str, Any]) -> None:
+        found = offer(body)
+        assert all(isinstance(name, str) for name in found.names)
+        got = json.loads(wire.write_filter(found, FilterReply(found.names, {}, {})))
+        assert got["Nodes"] is not None or got["NodeNames"] is not None
+        if got["NodeNames"] is not None:
+            assert got["NodeNames"] == list(found.names)
+        for node in (got["Nodes"] or {"items": []})["items"]:
+            assert node["metadata"]["name"]
+
+    @given(BODIES)
+    def test_preempt(self, body: dict[str, Any]) -> None:
+        args = wire.read_preempt(json.dumps(body).encode())
+        raw = wire.write_preempt(args, PreemptReply(args.victims))
+        for entry in json.loads(raw)["NodeNameToMetaVictims"].values():
+            assert entry["Pods"]
+            assert all(isinstance(pod["UID"], str) and pod["UID"] for pod in entry["Pods"])
+            assert type(entry["NumPDBViolations"]) is int
+
+    @given(BODIES)
+    def test_bind(self, body: dict[str, Any]) -> None:
+        args = wire.read_bind(json.dumps(body).encode())
+        assert all(isinstance(part, str) for part in (*args.ref, args.node))
+
+    @given(st.binary(max_size=60))
+    def test_any_bytes_are_read_or_refused(self, body: bytes) -> None:
+        for read in (wire.read_offer, wire.read_bind, wire.read_preempt):
+            with suppress(DecodeError):
+                read(body)

@@ -161,7 +161,7 @@ def test_people_see_the_gang_and_the_metrics(api: FakeApi, site: Site) -> None:
     gang = site.client.get("/v1/gangs/t/a").json()
     assert (gang["state"], gang["members"], gang["min"]) == ("forming", 1, 2)
     assert site.client.get("/v1/gangs/t/a/why").json()["missing_pods"] == 1
-    assert [item["name"] for item in site.client.get("/v1/nodes").json()] == ["n1"]
+    assert [item["name"] for item in site.client.get("/v1/nodes").json()["nodes"]] == ["n1"]
     assert site.client.get("/v1/topology").status_code == 200
-    assert "t/a" in site.client.get("/v1/snapshot").json()["gangs"]
+    assert "t/a" in site.client.get("/v1/state").json()["gangs"]
     assert 'muster_gangs{state="forming"} 1.0' in site.client.get("/metrics").text

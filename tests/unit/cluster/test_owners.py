@@ -61,7 +61,11 @@ class Server:
             self.asked.append(path)
             self.changed.notify_all()
         assert threading.current_thread().name == "muster-owners"
+        answer = self._answer(path)
         assert self.gate.wait(10)
+        return answer
+
+    def _answer(self, path: str) -> Answer:
         said = self.answers.get(path)
         if isinstance(said, Exception):
             raise said
@@ -134,9 +138,10 @@ def test_other_events_and_other_pods_pass_untouched(bench: Bench) -> None:
     bench.see(job_pod("train", 0, scheduler="default-scheduler"))
     bench.see(job_pod("train", 1, phase="Succeeded"))
     bench.see(job_pod("train", 2, gang="A"))
-    bench.owners.stop()
-    assert bench.server.asked == []
     assert len(bench.world.events) == 4
+    bench.see(job_pod("other", 0))
+    bench.group("Job.batch t/other")
+    assert bench.server.asked == ["/apis/batch", PATH.replace("train", "other")]
 
 
 def test_with_the_last_pod_the_owner_is_forgotten(bench: Bench) -> None:
@@ -171,11 +176,23 @@ def test_an_answer_that_was_overtaken_is_not_used(bench: Bench) -> None:
     bench.server.objects[PATH] = job(2, 2)
     bench.server.gate.clear()
     bench.see(job_pod("train", 0))
-    bench.see(job_pod("train", 1, owner=("Job", "train", "uid-2"), uid="new"))
+    bench.server.wait_for("/apis/batch", 1)
     bench.server.gate.set()
     bench.group()
-    bench.owners.stop()
-    assert sum(isinstance(event, GroupSeen) for event in bench.world.events) == 1
+    bench.server.gate.clear()
+    bench.later(REFRESH_S)
+    bench.see(job_pod("train", 1))
+    bench.server.wait_for(PATH, 2)
+    bench.server.objects[PATH] = job(4, 4)
+    bench.see(job_pod("train", 2, owner=("Job", "train", "uid-2"), uid="new"))
+    bench.server.gate.set()
+    bench.group()
+    told = [
+        event.group.options.min_available
+        for event in bench.world.events
+        if isinstance(event, GroupSeen)
+    ]
+    assert told == [2, 4], "the 2 of the second answer is that of the job before"
 
 
 def test_an_owner_that_is_scaled_is_read_again_after_a_minute(bench: Bench) -> None:
@@ -314,11 +331,17 @@ def test_a_leader_worker_set_is_read_for_its_start_up_policy(bench: Bench) -> No
 def test_thousands_of_pods_cost_one_look_each_owner(bench: Bench) -> None:
     for number in range(50):
         bench.server.objects[PATH + str(number)] = job(20, 20, name=f"train{number}")
+    bench.server.gate.clear()
+    bench.see(job_pod("train0", 0))
+    bench.server.wait_for("/apis/batch", 1)
     for index in range(20):
         for number in range(50):
             bench.see(job_pod(f"train{number}", index))
-    bench.world.wait(lambda: len(bench.world.groups) == 50)
-    bench.owners.stop()
+            bench.clock.now += 0.001
+    bench.see(job_pod("last", 0))
+    bench.server.gate.set()
+    bench.group("Job.batch t/last")
+    assert len(bench.world.groups) == 51
     assert all(bench.server.count(PATH + str(number)) == 1 for number in range(50))
 
 

@@ -101,6 +101,14 @@ OBJECTS: list[tuple[Any, Options]] = [
     ),
     (
         jobset_object(
+            replicated("model-initializer", 1, gpu=None),
+            replicated("launcher", 1, gpu=None),
+            replicated("node", 4, after={"model-initializer": "Complete"}),
+        ),
+        Options(min_available=5, size=5),
+    ),
+    (
+        jobset_object(
             replicated("fetch", 1, labels={STEP: "dataset-initializer"}), replicated("node", 4)
         ),
         Options(min_available=4, size=4),

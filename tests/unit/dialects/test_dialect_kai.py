@@ -34,7 +34,7 @@ def test_a_pod_names_its_group_and_its_sub_group() -> None:
             Options(min_available=5, role_min=(("head", 1), ("workers", 4))),
         ),
         (
-            {"minMember": 4, "subGroups": [sub("all", None), sub("w", 4, parent="all")]},
+            {"minMember": 4, "subGroups": [sub("all", 4), sub("w", 4, parent="all")]},
             Options(min_available=4, role_min=(("w", 4),)),
         ),
         (

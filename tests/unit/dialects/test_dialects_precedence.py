@@ -55,8 +55,8 @@ LAYERS: list[tuple[str, Json, Json]] = [
 def layered(first: int) -> Json:
     """A pod with the declarations from ``first`` on."""
     made = pod("x", gpu=1, variables=env(PET_NNODES=3))
-    for name, labels, annotations in LAYERS[first:]:
-        made = annotated(labelled(made, labels), annotations)
+    for name, labels, stated in LAYERS[first:]:
+        made = annotated(labelled(made, labels), stated)
         if name == "native":
             made["spec"]["schedulingGroup"] = {"podGroupName": "native"}
     return made

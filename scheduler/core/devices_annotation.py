@@ -1,0 +1,193 @@
+"""The two annotations of a node that its agent writes: how GPUs are linked, and who has which."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from scheduler.core.devices_matrix import (
+    MOST_GPUS,
+    Link,
+    Matrix,
+    Nic,
+    NodeDevices,
+    canonical,
+    weaker,
+)
+from scheduler.core.quoting import quoted
+
+TOPOLOGY_KEY = "muster.scheduler/gpu-topology"
+IN_USE_KEY = "muster.scheduler/gpus-in-use"
+VERSION = 1
+
+InUse = Mapping[str, tuple[int, ...]]
+"""Pod uid -> indexes of its GPUs, ascending."""
+
+_PAIR = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why an annotation is as good as none."""
+
+    reason: str
+
+
+class _NotReadableError(Exception):
+    """The same, on its way out of this module."""
+
+
+def write_topology(devices: NodeDevices) -> str:
+    """The text of ``muster.scheduler/gpu-topology``; the same devices give the same text."""
+    matrix = devices.matrix
+    written: dict[str, Any] = {
+        "v": VERSION,
+        "gpus": matrix.gpus,
+        "links": {f"{link.first}-{link.second}": link.word for link in sorted(matrix.links)},
+        "numa": [matrix.numa_of(gpu) for gpu in range(matrix.gpus)],
+        "nics": [nic._asdict() for nic in matrix.nics],
+        "uuids": list(devices.uuids),
+    }
+    if matrix.mig:
+        written["mig"] = list(matrix.mig)
+    return json.dumps(written, separators=(",", ":"), ensure_ascii=False)
+
+
+def write_in_use(in_use: InUse) -> str:
+    """The text of ``muster.scheduler/gpus-in-use``; the same use gives the same text."""
+    by_pod = {uid: sorted(in_use[uid]) for uid in sorted(in_use)}
+    return json.dumps({"v": VERSION, "in_use": by_pod}, separators=(",", ":"), ensure_ascii=False)
+
+
+@lru_cache(maxsize=8192)
+def read_topology(text: str) -> NodeDevices | Unreadable:
+    """What the annotation says. Fields that are not known are ignored; a later version is not."""
+    return _guarded(text, _devices)
+
+
+@lru_cache(maxsize=8192)
+def read_in_use(text: str) -> InUse | Unreadable:
+    """Who has which GPUs, by pod uid."""
+    return _guarded(text, _in_use)
+
+
+def _guarded(text: str, read: Callable[[Mapping[str, Any]], T]) -> T | Unreadable:
+    try:
+        return read(_object(text))
+    except _NotReadableError as error:
+        return Unreadable(str(error))
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _NotReadableError("is no JSON") from error
+    if not isinstance(raw, dict):
+        raise _NotReadableError(f"is {quoted(raw)}, not an object")
+    if raw.get("v") is True or raw.get("v") != VERSION:
+        raise _NotReadableError(f"v is {quoted(raw.get('v'))}; only version {VERSION} is known")
+    return raw
+
+
+def _devices(raw: Mapping[str, Any]) -> NodeDevices:
+    gpus = _integer(raw.get("gpus"), "gpus", MOST_GPUS)
+    matrix = Matrix(
+        gpus=gpus,
+        links=_links(raw.get("links", {}), gpus),
+        numa=_numa(raw.get("numa"), gpus),
+        nics=tuple(_nic(nic, gpus) for nic in _list(raw.get("nics", []), "nics")),
+        mig=_indexes(raw.get("mig", []), "mig", gpus),
+    )
+    return NodeDevices(_shared(matrix), _uuids(raw.get("uuids", []), gpus))
+
+
+@lru_cache(maxsize=1024)
+def _shared(matrix: Matrix) -> Matrix:
+    """One object for all nodes of one make."""
+    return matrix
+
+
+def _links(raw: Any, gpus: int) -> tuple[Link, ...]:
+    if not isinstance(raw, dict):
+        raise _NotReadableError(f"links is {quoted(raw)}, not an object")
+    found: dict[tuple[int, int], str] = {}
+    for key, word in raw.items():
+        pair = _pair(key, gpus)
+        # A word of a later driver: the pair counts as SYS, the rest is of use all the same.
+        if known := canonical(_text(word, f"links[{quoted(key)}]")):
+            found[pair] = weaker(found.get(pair, known), known)
+    return tuple(Link(*pair, word) for pair, word in sorted(found.items()))
+
+
+def _pair(key: str, gpus: int) -> tuple[int, int]:
+    match = _PAIR.fullmatch(key)
+    first, second = sorted(map(int, match.groups())) if match else (0, 0)
+    if first == second or second >= gpus:
+        raise _NotReadableError(f"links has {quoted(key)}, which is no pair of {gpus} GPUs")
+    return first, second
+
+
+def _numa(raw: Any, gpus: int) -> tuple[int | None, ...]:
+    if raw is None:
+        return (None,) * gpus
+    found = tuple(_numa_node(node, "numa") for node in _list(raw, "numa"))
+    if len(found) != gpus:
+        raise _NotReadableError(f"numa has {len(found)} entries for {gpus} GPUs")
+    return found
+
+
+def _numa_node(raw: Any, name: str) -> int | None:
+    # -1 is the kernel's own word for "none".
+    return None if raw is None or raw == -1 else _integer(raw, name, 1 << 16)
+
+
+def _nic(raw: Any, gpus: int) -> Nic:
+    if not isinstance(raw, dict):
+        raise _NotReadableError(f"nics has {quoted(raw)}, not an object")
+    return Nic(
+        _text(raw.get("name"), "nics[].name"),
+        _numa_node(raw.get("numa"), "nics[].numa"),
+        _indexes(raw.get("near", []), "nics[].near", gpus),
+    )
+
+
+def _uuids(raw: Any, gpus: int) -> tuple[str, ...]:
+    found = tuple(_text(uuid, "uuids") for uuid in _list(raw, "uuids"))
+    if len(found) not in (0, gpus):
+        raise _NotReadableError(f"uuids has {len(found)} entries for {gpus} GPUs")
+    return found
+
+
+def _in_use(raw: Mapping[str, Any]) -> InUse:
+    pods = raw.get("in_use")
+    if not isinstance(pods, dict):
+        raise _NotReadableError(f"in_use is {quoted(pods)}, not an object")
+    return {uid: _indexes(gpus, f"in_use[{quoted(uid)}]", MOST_GPUS) for uid, gpus in pods.items()}
+
+
+def _indexes(raw: Any, name: str, below: int) -> tuple[int, ...]:
+    return tuple(sorted({_integer(index, name, below - 1) for index in _list(raw, name)}))
+
+
+def _list(raw: Any, name: str) -> Sequence[Any]:
+    if not isinstance(raw, list):
+        raise _NotReadableError(f"{name} is {quoted(raw)}, not a list")
+    return raw
+
+
+def _integer(raw: Any, name: str, most: int) -> int:
+    if not isinstance(raw, int) or isinstance(raw, bool) or not 0 <= raw <= most:
+        raise _NotReadableError(f"{name} has {quoted(raw)}, which is no number from 0 to {most}")
+    return raw
+
+
+def _text(raw: Any, name: str) -> str:
+    if not isinstance(raw, str):
+        raise _NotReadableError(f"{name} has {quoted(raw)}, not a text")
+    return raw
