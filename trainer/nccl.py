@@ -1,4 +1,4 @@
-"""The few variables that facts may set, the ones that hurt, and the backend.
+"""The few variables that facts may set, and what looks wrong.
 
 NCCL's own guide divides its variables: those under "System configuration" may be set by whoever
 knows the system; those under "Debugging" "should not be used in production nor retained in
@@ -8,40 +8,23 @@ touched (images, vendors' profiles and admins know better), and harmful presets 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from trainer import fabric, harms
+from trainer.backend import Devices, choose_backend, devices_of, doubles
+from trainer.facts import Machine
+from trainer.harms import HARMS, SYSTEM, TORCH
 from trainer.hints import Hint
-from trainer.settings import LaunchSettings
+from trainer.probe import machine as probe_machine
+from trainer.settings import LaunchSettings, environment
+
+__all__ = ["HARMS", "RULES", "Decisions", "Devices", "Facts", "choose_backend", "decide"]
 
 Env = Mapping[str, str]
 
-GUIDE = "NCCL user guide, Environment variables"
-SYSTEM = f"{GUIDE}, System configuration"
-DEBUGGING = f"{GUIDE}, Debugging"
-TORCH = "PyTorch, ProcessGroupNCCL environment variables"
-
-
-@dataclass(frozen=True, slots=True)
-class Devices:
-    """The accelerators that processes of this pod can use."""
-
-    cuda: int
-    """NVIDIA devices."""
-    mig: bool = False
-    """They are slices of a GPU, which cannot reach each other."""
-    imex: bool = False
-    """There are channels for NVLink between nodes."""
-    rdma: bool = False
-    """There are InfiniBand or RoCE devices."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backend:
-    name: str
-    why: str
+GLOO = "PyTorch, torch.distributed, Choosing the network interface to use"
+GAUDI = "Intel Gaudi, Scale-out via host NIC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +35,37 @@ class Facts:
     devices: Devices
     nccl: bool
     hint: Hint | None = None
+    machine: Machine = field(default_factory=Machine)
+    nodes: int = 1
+    """Pods."""
+    processes: int = 1
+    """Of this pod."""
+    master: str | None = None
+    """Address of the first pod."""
+    profile: str | None = None
+    """The vendor's profile in use, which the network's variables are left to."""
+    hccl: bool = False
+
+    @property
+    def interface(self) -> fabric.Choice:
+        return fabric.choose_interface(self.machine, self.master)
+
+    @property
+    def chosen_interface(self) -> str | None:
+        """One name, only where there are others to reach."""
+        return self.interface.name if self.nodes > 1 else None
+
+    @property
+    def tunes_network(self) -> bool:
+        return self.nccl and self.profile is None
+
+    @property
+    def lacks_rdma(self) -> bool:
+        """Adapters are expected, by the settings or by what /sys shows, and none can be used."""
+        if self.machine.infiniband is None:
+            return False
+        expected = self.settings.rdma != "auto" or bool(self.machine.infiniband)
+        return expected and not fabric.usable_adapters(self.machine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +78,6 @@ class Rule:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Harm:
-    """A preset that is likely a mistake: `when` it has such a value, say `what` it does."""
-
-    variable: str
-    what: str
-    source: str = DEBUGGING
-    when: Callable[[str], bool] = lambda value: value != ""
-
-
 @dataclass(slots=True)
 class Decisions:
     """What to put into the environment, and why."""
@@ -83,6 +87,7 @@ class Decisions:
     """Variables that a rule would have set, and that had a value already."""
     why: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
 
 def _exact(names: str | None) -> str | None:
@@ -120,25 +125,44 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "NCCL_SOCKET_IFNAME",
-        lambda facts: _exact(facts.settings.socket_ifname) if facts.nccl else None,
-        "--socket-ifname",
+        lambda facts: _exact(_interfaces(facts)) if facts.tunes_network else None,
+        "exact name of the interface that reaches the first pod, or --socket-ifname",
+        SYSTEM,
+    ),
+    Rule(
+        "NCCL_SOCKET_FAMILY",
+        lambda facts: "AF_INET6" if facts.tunes_network and _only_ipv6(facts) else None,
+        "the interface that reaches the first pod speaks IPv6",
         SYSTEM,
     ),
     Rule(
         "GLOO_SOCKET_IFNAME",
-        lambda facts: facts.settings.socket_ifname,
-        "--socket-ifname",
-        "PyTorch, torch.distributed, Choosing the network interface to use",
+        lambda facts: facts.settings.socket_ifname or facts.chosen_interface,
+        "the interface that reaches the first pod, or --socket-ifname; otherwise gloo takes "
+        "whatever the host's name resolves to",
+        GLOO,
+    ),
+    Rule(
+        "HCCL_SOCKET_IFNAME",
+        lambda facts: _interfaces(facts) if facts.hccl else None,
+        "the interface that reaches the first pod, or --socket-ifname",
+        GAUDI,
     ),
     Rule(
         "NCCL_IB_HCA",
-        lambda facts: _exact(facts.settings.ib_hca) if facts.nccl else None,
-        "--ib-hca",
+        lambda facts: _adapters(facts) if facts.tunes_network else None,
+        "exact names of the adapters that are active and have a device file, or --ib-hca",
+        SYSTEM,
+    ),
+    Rule(
+        "NCCL_IB_DISABLE",
+        lambda facts: "1" if facts.tunes_network and facts.lacks_rdma else None,
+        "no adapter can be opened, so sockets it is, said openly instead of found out later",
         SYSTEM,
     ),
     Rule(
         "NCCL_CROSS_NIC",
-        lambda facts: "1" if facts.nccl and facts.settings.single_switch else None,
+        lambda facts: "1" if facts.tunes_network and facts.settings.single_switch else None,
         "--single-switch: any NIC reaches any other, so rings may change rails",
         SYSTEM,
     ),
@@ -163,77 +187,29 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+def _interfaces(facts: Facts) -> str | None:
+    return facts.settings.socket_ifname or facts.chosen_interface
+
+
+def _only_ipv6(facts: Facts) -> bool:
+    return facts.chosen_interface is not None and facts.interface.ipv6
+
+
+def _adapters(facts: Facts) -> str | None:
+    if facts.settings.ib_hca:
+        return _exact(facts.settings.ib_hca)
+    if facts.nodes == 1 or not facts.machine.infiniband:
+        return None
+    return fabric.names(fabric.usable_adapters(facts.machine))
+
+
 def _topo_file(facts: Facts) -> str | None:
     path = facts.settings.topo_file
     return str(path) if facts.nccl and path is not None and path.is_file() else None
 
 
 def _fast_sockets(facts: Facts) -> bool:
-    return facts.nccl and facts.settings.fast_sockets and not facts.devices.rdma
-
-
-def _on(value: str) -> bool:
-    return value not in ("", "0")
-
-
-def _off(value: str) -> bool:
-    return value == "0"
-
-
-_LEVELS = {"LOC", "NVL", "PIX", "PXB", "PHB", "SYS"}
-
-
-def _no_level(value: str) -> bool:
-    return value not in _LEVELS and not value.isdecimal()
-
-
-HARMS: tuple[Harm, ...] = (
-    Harm("NCCL_P2P_DISABLE", "turns NVLink off along with PCIe peer access", when=_on),
-    Harm("NCCL_P2P_LEVEL", "is a word NCCL ignores silently", when=_no_level),
-    Harm("NCCL_P2P_LEVEL", "overrides a choice that NCCL makes from the hardware"),
-    Harm(
-        "NCCL_SHM_DISABLE",
-        "sends traffic inside a node over the network; a larger /dev/shm is the real remedy",
-        when=_on,
-    ),
-    Harm("NCCL_IB_DISABLE", "sends everything over TCP sockets", when=_on),
-    Harm("NCCL_NET_GDR_LEVEL", "overrides a choice that NCCL makes from the hardware"),
-    Harm(
-        "NCCL_ALGO",
-        "since NCCL 2.24 fails for collectives that the listed algorithms cannot do",
-    ),
-    Harm("NCCL_PROTO", "can corrupt data where it forces LL128 on hardware without it"),
-    Harm("NCCL_NVLS_ENABLE", "costs all-reduce speed on Hopper and later", when=_off),
-    Harm("NCCL_MNNVL_ENABLE", "loses NVLink between nodes", when=_off),
-    Harm("NCCL_MNNVL_ENABLE", "fails where NVLink between nodes is not there", when=_on),
-    Harm("NCCL_CUMEM_ENABLE", "also turns NVLink between nodes off", when=_off),
-    Harm("NCCL_MIN_NCHANNELS", "takes GPU time and network queues from others"),
-    Harm("NCCL_MAX_NCHANNELS", "can starve a fast network"),
-    Harm(
-        "NCCL_IB_TIMEOUT",
-        "waits forever, so a lost peer becomes a hang instead of an error",
-        when=lambda value: value.isdecimal() and (int(value) == 0 or int(value) >= 32),
-    ),
-    Harm(
-        "NCCL_IB_GID_INDEX",
-        "stops NCCL (2.21 and later) from finding the right index on each node",
-        source="NCCL user guide, Troubleshooting, Networking",
-    ),
-    Harm(
-        "NCCL_IB_HCA",
-        "has no leading =, so mlx5_1 also matches mlx5_10",
-        source=SYSTEM,
-        when=lambda value: not re.match(r"\^?=", value) and value != "",
-    ),
-    Harm("NCCL_GRAPH_FILE", "forces rings and trees that fit one machine only"),
-    Harm("NCCL_HOSTID", "makes two machines look like one where it is wrong"),
-    Harm(
-        "NCCL_ASYNC_ERROR_HANDLING",
-        "is the old name of TORCH_NCCL_ASYNC_ERROR_HANDLING",
-        source=TORCH,
-    ),
-    Harm("NCCL_BLOCKING_WAIT", "is the old name of TORCH_NCCL_BLOCKING_WAIT", source=TORCH),
-)
+    return facts.tunes_network and facts.settings.fast_sockets and not facts.devices.rdma
 
 
 def decide(env: Env, facts: Facts) -> Decisions:
@@ -246,70 +222,91 @@ def decide(env: Env, facts: Facts) -> Decisions:
         target = decisions.kept if env.get(rule.variable) else decisions.set
         target[rule.variable] = env.get(rule.variable) or value
         decisions.why[rule.variable] = f"{rule.why} [{rule.source}]"
-    decisions.warnings += _harms(env) if facts.nccl else []
-    decisions.warnings += _missing(facts)
+    decisions.warnings += harms.found(env) if facts.nccl else []
+    decisions.warnings += [text for text in _doubts(env, facts) if text]
+    decisions.errors += [text for text in _faults(facts) if text]
     return decisions
 
 
-def _harms(env: Env) -> list[str]:
-    said: dict[str, str] = {}
-    for harm in HARMS:
-        value = env.get(harm.variable, "")
-        if value and harm.when(value) and harm.variable not in said:
-            said[harm.variable] = (
-                f"{harm.variable}={value} {harm.what}; left as it is, but remove it unless your "
-                f"platform's own profile sets it [{harm.source}]"
-            )
-    return list(said.values())
+def _doubts(env: Env, facts: Facts) -> list[str | None]:
+    settings = facts.settings
+    return [
+        _no_imex(facts),
+        f"--topo-file {settings.topo_file} does not exist; left out"
+        if settings.topo_file is not None and not settings.topo_file.is_file()
+        else None,
+        "--fast-sockets left out: the pod has RDMA devices, which do not use them"
+        if settings.fast_sockets and facts.devices.rdma
+        else None,
+        _no_rdma(env, facts) if settings.rdma != "required" else None,
+        fabric.shm_shortage(facts.machine, facts.processes) if facts.nccl else None,
+        facts.interface.problem if facts.nodes > 1 and not settings.socket_ifname else None,
+        _preset_interface(env, facts),
+    ]
 
 
-def _missing(facts: Facts) -> list[str]:
-    warnings = []
-    if facts.nccl and facts.hint and facts.hint.clique and not facts.devices.imex:
-        warnings.append(
-            f"the node is in NVLink domain {facts.hint.clique}, but the pod has no IMEX channel "
-            "(/dev/nvidia-caps-imex-channels); NVLink between nodes will not be used"
-        )
-    if facts.settings.topo_file is not None and not facts.settings.topo_file.is_file():
-        warnings.append(f"--topo-file {facts.settings.topo_file} does not exist; left out")
-    if facts.settings.fast_sockets and facts.devices.rdma:
-        warnings.append("--fast-sockets left out: the pod has RDMA devices, which do not use them")
-    return warnings
+def _faults(facts: Facts) -> list[str | None]:
+    wrong = fabric.unknown_interfaces(facts.machine, facts.settings.socket_ifname or "")
+    twice = doubles(facts.machine)
+    return [
+        f"--socket-ifname names {', '.join(wrong)}, which is not an interface that is up here"
+        if wrong
+        else None,
+        _no_rdma({}, facts) if facts.settings.rdma == "required" else None,
+        f"GPU {twice[0]} is listed twice; two processes would share it" if twice else None,
+        _missing_adapters(facts),
+    ]
 
 
-def choose_backend(devices: Devices, local_world_size: int) -> Backend:
-    """gloo rides along with NCCL for tensors on the CPU: flags, checkpoints, barriers."""
-    if devices.cuda == 0:
-        return Backend("gloo", "no NVIDIA GPU is visible")
-    if devices.mig:
-        return Backend("gloo", "MIG slices cannot reach each other through NCCL")
-    if local_world_size > devices.cuda:
-        return Backend(
-            "gloo", f"{local_world_size} processes share {devices.cuda} GPUs, which NCCL refuses"
-        )
-    return Backend("cpu:gloo,cuda:nccl", f"{devices.cuda} NVIDIA GPUs are visible")
-
-
-def mounted_devices(env: Env, root: Path = Path("/")) -> Devices:
-    """What the pod was given, by its device files: quick, and without touching a driver."""
-    dev = root / "dev"
-    chosen = env.get("CUDA_VISIBLE_DEVICES", env.get("NVIDIA_VISIBLE_DEVICES", ""))
-    hidden = env.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    files = [path for path in dev.glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)]
-    return Devices(
-        cuda=0 if hidden else len(files),
-        mig=chosen.startswith("MIG-"),
-        imex=any((dev / "nvidia-caps-imex-channels").glob("channel*")),
-        rdma=any((dev / "infiniband").glob("uverbs*")),
+def _no_imex(facts: Facts) -> str | None:
+    if not (facts.nccl and facts.hint and facts.hint.clique) or facts.devices.imex:
+        return None
+    return (
+        f"the node is in NVLink domain {facts.hint.clique}, but the pod has no IMEX channel "
+        "(/dev/nvidia-caps-imex-channels); NVLink between nodes will not be used"
     )
+
+
+def _no_rdma(env: Env, facts: Facts) -> str | None:
+    if not (facts.tunes_network and facts.lacks_rdma):
+        return None
+    seen = fabric.unusable_adapters(facts.machine)
+    preset = env.get("NCCL_IB_DISABLE", "")
+    return (
+        f"no InfiniBand or RoCE adapter can be used ({', '.join(seen) or 'the pod has none'}), so "
+        "traffic goes over TCP sockets, far slower; give the pod an RDMA device "
+        "(/dev/infiniband, a device plugin's resource)"
+        + (f"; NCCL_IB_DISABLE={preset} is left as it is" if preset else "")
+    )
+
+
+def _missing_adapters(facts: Facts) -> str | None:
+    """NCCL would find none of them, and fail."""
+    if not facts.settings.ib_hca or facts.machine.infiniband is None:
+        return None
+    known = {hca.name for hca in facts.machine.infiniband}
+    asked = [name.partition(":")[0] for name in facts.settings.ib_hca.lstrip("=").split(",")]
+    wrong = [name for name in asked if name not in known]
+    return f"--ib-hca names {', '.join(wrong)}, which is not there" if wrong else None
+
+
+def _preset_interface(env: Env, facts: Facts) -> str | None:
+    value = env.get("GLOO_SOCKET_IFNAME", "")
+    wrong = fabric.unknown_interfaces(facts.machine, value)
+    if not wrong:
+        return None
+    return f"GLOO_SOCKET_IFNAME={value}: {', '.join(wrong)} is not an interface that is up here"
+
+
+def mounted_devices(env: Env) -> Devices:
+    """What the pod was given, by its device files: quick, and without touching a driver."""
+    return devices_of(probe_machine(env))
 
 
 def visible_devices() -> Devices:
     """What torch can use in this process; asks the CUDA driver."""
     import torch
 
-    from trainer.settings import environment
-
     mounted = mounted_devices(environment())
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return Devices(count, mounted.mig, mounted.imex, mounted.rdma)
+    return Devices(count, mounted.mig, mounted.imex, mounted.rdma, apart=mounted.apart)

@@ -183,9 +183,7 @@ def _links(header: _Header, rows: Iterable[_Row]) -> dict[tuple[int, int], str]:
     return found
 
 
-def _nics(
-    header: _Header, rows: Iterable[_Row], names: dict[str, str]
-) -> tuple[TableNic, ...]:
+def _nics(header: _Header, rows: Iterable[_Row], names: dict[str, str]) -> tuple[TableNic, ...]:
     words: dict[tuple[int, int], str] = {}
     for row in rows:
         for column, word in enumerate(row.words):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from scheduler.core import quantity, requests
 from scheduler.core.quoting import quoted
 from scheduler.core.requests import InitContainer, PodLevel
 from scheduler.decode.faults import Faults
-from scheduler.dialects.fields import EMPTY, Json, mapping, text
+from scheduler.dialects.fields import EMPTY, Json, mapping, sequence, text
 from scheduler.model import NO_RESOURCES, Resources
 
 __all__ = ["asked"]
@@ -17,14 +17,36 @@ _RESIZABLE = ("cpu", "memory")
 
 
 def asked(spec: Json, status: Json, faults: Faults) -> dict[str, int]:
-    """What the pod asks for in all; amounts that cannot be read are left out and named."""
-    apps = _resources(spec, "containers", status, "containerStatuses", faults)
-    inits = _resources(spec, "initContainers", status, "initContainerStatuses", faults)
+    """What the pod asks for in all; amounts that cannot be read are left out and named.
+
+    While a pod is resized three totals are compared, as kube-scheduler does: what it asks for, what
+    the kubelet has set aside, and what is in force. The largest counts, of cpu and memory; a resize
+    that is impossible on its node is left out.
+    """
+    wanted = _total(spec, faults, _stated)
+    if not _has_held(status):
+        return wanted
+    quiet = Faults()
+    held = [_total(spec, quiet, reading) for reading in _held_readings(status)]
+    return _largest(wanted, held, infeasible=_is_infeasible(status))
+
+
+Reading = Callable[[str, Json, Resources], Resources]
+"""(list of containers or "" for the pod, its object, what the spec says) -> what counts."""
+
+
+def _stated(_field: str, _container: Json, amounts: Resources) -> Resources:
+    return amounts
+
+
+def _total(spec: Json, faults: Faults, reading: Reading) -> dict[str, int]:
+    apps = _resources(spec, "containers", faults, reading)
+    inits = _resources(spec, "initContainers", faults, reading)
     return requests.total(
         [amounts for _, amounts in apps],
         [InitContainer(amounts, is_sidecar(container)) for container, amounts in inits],
         _amounts(spec.get("overhead"), "spec.overhead", faults),
-        _pod_level(spec, status, faults),
+        _pod_level(spec, faults, reading),
     )
 
 
@@ -34,17 +56,13 @@ def is_sidecar(container: Json) -> bool:
 
 
 def _resources(
-    spec: Json, field: str, status: Json, status_field: str, faults: Faults
+    spec: Json, field: str, faults: Faults, reading: Reading
 ) -> list[tuple[Json, Resources]]:
     containers = faults.objects_in(spec, field, "spec.")
-    if not containers:
-        return []
-    resized = _resized(status.get(status_field))
-    found = []
-    for at, container in enumerate(containers):
-        amounts = _container(container, field, at, faults)
-        found.append((container, _larger(amounts, container, resized) if resized else amounts))
-    return found
+    return [
+        (container, reading(field, container, _container(container, field, at, faults)))
+        for at, container in enumerate(containers)
+    ]
 
 
 def _container(container: Json, field: str, at: int, faults: Faults) -> Resources:
@@ -77,45 +95,86 @@ def _amounts(value: object, path: str, faults: Faults) -> Resources:
     return amounts
 
 
-# ── A pod that is being resized holds the larger of what it has and what it asks for ──────────────
-
-
-def _resized(statuses: object) -> dict[str, list[Json]]:
-    """Container name -> the resource lists that its status holds."""
-    if not isinstance(statuses, list):
-        return {}
-    return {text(mapping(item).get("name")): _held(mapping(item)) for item in statuses}
-
-
-def _held(status: Json) -> list[Json]:
-    lists = (status.get("allocatedResources"), mapping(status.get("resources")).get("requests"))
-    return [mapping(resources) for resources in lists if resources]
-
-
-def _larger(amounts: Resources, container: Json, resized: dict[str, list[Json]]) -> Resources:
-    held = resized.get(text(container.get("name")))
-    return _at_least(amounts, held) if held else amounts
-
-
-def _at_least(amounts: Resources, held: list[Json]) -> Resources:
-    larger = dict(amounts)
-    for resources in held:
-        for name in _RESIZABLE:
-            units = quantity.amount(name, resources.get(name, "0"))
-            # A status is written by the kubelet: what cannot be read there is no fault of the pod.
-            if isinstance(units, int) and units > larger.get(name, 0):
-                larger[name] = units
-    return larger
-
-
-def _pod_level(spec: Json, status: Json, faults: Faults) -> PodLevel | None:
-    stated: Any = spec.get("resources")
-    if not stated:
-        return None
-    found = faults.object_at(stated, "spec.resources")
+def _pod_level(spec: Json, faults: Faults, reading: Reading) -> PodLevel | None:
+    stated = spec.get("resources")
+    found = faults.object_at(stated, "spec.resources") if stated else EMPTY
     amounts = _amounts(found.get("requests"), "spec.resources.requests", faults)
+    counted = reading("", EMPTY, amounts)
+    if not stated and not counted:
+        return None
     limits = _amounts(found.get("limits"), "spec.resources.limits", faults)
-    resized = _at_least(EMPTY, _held(status))
-    return PodLevel(
-        {name: max(units, resized.get(name, 0)) for name, units in amounts.items()}, limits
+    return PodLevel(counted, limits)
+
+
+# ── A pod that is being resized ───────────────────────────────────────────────────────────────────
+
+_STATUSES = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
+
+
+def _has_held(status: Json) -> bool:
+    """Whether the kubelet says anywhere what it has set aside; most pods' does not."""
+    if status.get("allocatedResources") or status.get("resources"):
+        return True
+    return any(
+        item.get("allocatedResources") or item.get("resources")
+        for field in _STATUSES.values()
+        for item in map(mapping, sequence(status.get(field)))
     )
+
+
+def _held_readings(status: Json) -> list[Reading]:
+    """What is set aside, and what is in force."""
+    return [
+        _reading(status, lambda item: mapping(item.get("allocatedResources"))),
+        _reading(status, lambda item: mapping(mapping(item.get("resources")).get("requests"))),
+    ]
+
+
+def _reading(status: Json, find: Callable[[Json], Json]) -> Reading:
+    """Amounts from a status, where it has them; else what the spec says."""
+    held = {
+        (field, text(item.get("name"))): find(item)
+        for field, statuses in _STATUSES.items()
+        for item in map(mapping, sequence(status.get(statuses)))
+    }
+    of_pod = find(status)
+
+    def read(field: str, container: Json, amounts: Resources) -> Resources:
+        found = held.get((field, text(container.get("name"))), EMPTY) if field else of_pod
+        return _overlaid(amounts, found)
+
+    return read
+
+
+def _overlaid(amounts: Resources, held: Json) -> Resources:
+    if not held:
+        return amounts
+    laid = dict(amounts)
+    for name in _RESIZABLE:
+        # A status is written by the kubelet: what cannot be read there is no fault of the pod.
+        units = quantity.amount(name, held[name]) if name in held else None
+        if isinstance(units, int):
+            laid[name] = units
+    return laid
+
+
+def _is_infeasible(status: Json) -> bool:
+    pending = ("PodResizePending", "True", "Infeasible")
+    return any(
+        (one.get("type"), one.get("status"), one.get("reason")) == pending
+        for one in map(mapping, sequence(status.get("conditions")))
+    )
+
+
+def _largest(
+    wanted: dict[str, int], held: list[dict[str, int]], *, infeasible: bool
+) -> dict[str, int]:
+    counted = held if infeasible else [wanted, *held]
+    largest = dict(wanted)
+    for name in _RESIZABLE:
+        units = max(total.get(name, 0) for total in counted)
+        if units:
+            largest[name] = units
+        else:
+            largest.pop(name, None)
+    return largest

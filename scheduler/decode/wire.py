@@ -30,6 +30,7 @@ class _Metadata(msgspec.Struct, gc=False):
 class _PodStatus(msgspec.Struct, gc=False):
     phase: Any = None
     reason: Any = None
+    conditions: Any = None
     nominatedNodeName: Any = None  # noqa: N815
     containerStatuses: Any = None  # noqa: N815
     initContainerStatuses: Any = None  # noqa: N815

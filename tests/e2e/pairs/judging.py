@@ -31,10 +31,11 @@ class Verdict:
         return bool(self.stock) == bool(self.muster)
 
     def __str__(self) -> str:
-        words = f"{self.pair.name} on {self.pair.site} ({self.pair.note or self.pair.family})"
+        about = self.pair.note or self.pair.family
         return (
-            f"{words}: kube-scheduler says {self.stock or 'yes'!r}, Muster {self.muster or 'yes'!r};"
-            f" the pod's spec: {json.dumps(self.pair.pod['spec'])}"
+            f"{self.pair.name} on {self.pair.site} ({about}): kube-scheduler says "
+            f"{self.stock or 'yes'!r}, Muster {self.muster or 'yes'!r}, and of the pod as it was "
+            f"sent {self.as_sent or 'yes'!r}; its spec: {json.dumps(self.pair.pod['spec'])}"
         )
 
 

@@ -15,7 +15,7 @@ _ENDED = {"phase": "Succeeded"}
 
 def ports(world: World, random: Random) -> None:
     """One node a pair, with one or two pods that have ports."""
-    for _ in range(60):
+    for _ in range(45):
         site = world.add_node("ports")
         number = random.choice((8080, 9000))
         for _ in range(random.choice((1, 2, 2))):

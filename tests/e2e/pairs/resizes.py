@@ -16,7 +16,7 @@ _PENDING = (None, None, "Infeasible", "Deferred")
 
 def resizes(world: World, random: Random) -> None:
     """One node a pair; the candidate needs what is left of it, or a little more."""
-    for _ in range(40):
+    for _ in range(30):
         site = world.add_node("resizes")
         spec, status = _drawn(random)
         sitter = world.add_sitter(site, spec, status=status)

@@ -23,14 +23,14 @@ _FIT, _SHORT, _MISSING = "exactly full", "one short of", "without"
 
 def resources(world: World, random: Random) -> None:
     """One node a pair: containers of every kind, sitters that count and sitters that do not."""
-    for _ in range(110):
+    for _ in range(90):
         site = world.add_node("resources")
         _pair(world, random, "resources", site, drawn(world, random))
 
 
 def mixed(world: World, random: Random) -> None:
     """Resources, affinity, taints and host ports in one."""
-    for _ in range(50):
+    for _ in range(40):
         site = world.add_node("mixed", labels={rules.ZONE: "a", rules.SIZE: "5"})
         spec = drawn(world, random)
         if random.random() < 0.4:
@@ -151,9 +151,8 @@ def _drawn_container(random: Random, name: str, *, sidecar: bool = False) -> Obj
 def _pod_level(world: World, random: Random, spec: Mapping[str, Any]) -> Object:
     """Requests of the whole pod, at least what the containers ask for together, or limits alone."""
     sums = asked(world.pod("sums", spec))
-    level = {
-        key: str((sums.get(key, 0) + random.choice((0, 1, 500)) * 1000)) for key in ("memory",)
-    }
-    level["cpu"] = f"{sums.get('cpu', 0) + random.choice((0, 1, 500))}m"
-    chosen = {key: level[key] for key in random.sample(("cpu", "memory"), random.randint(1, 2))}
+    cpu = sums.get("cpu", 0) + random.choice((0, 1, 500))
+    memory = sums.get("memory", 0) + random.choice((0, 1, 500_000))
+    stated = {"cpu": f"{cpu}m", "memory": str(memory)}
+    chosen = {key: stated[key] for key in random.sample(("cpu", "memory"), random.randint(1, 2))}
     return {random.choice(("requests", "requests", "limits")): chosen}

@@ -17,30 +17,9 @@ from scheduler.model import PodRef
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 LEAVES = st.none() | st.booleans() | st.integers() | FLOATS | st.text(max_size=4)
-KEYS = st.sampled_from(
-    [
-        "Pod",
-        "pod",
-        "Nodes",
-        "nodes",
-        "NodeNames",
-        "nodeNames",
-        "items",
-        "Items",
-        "metadata",
-        "name",
-        "uid",
-        "UID",
-        "Pods",
-        "Node",
-        "n1",
-        "NumPDBViolations",
-        "NodeNameToVictims",
-        "NodeNameToMetaVictims",
-        "PodName",
-        "PodUID",
-    ]
-)
+ARGS = ("Pod", "pod", "Nodes", "nodes", "NodeNames", "nodeNames", "PodName", "PodUID", "Node", "n1")
+PARTS = ("items", "Items", "metadata", "name", "uid", "UID", "Pods", "NumPDBViolations")
+KEYS = st.sampled_from((*ARGS, *PARTS, "NodeNameToVictims", "NodeNameToMetaVictims"))
 VALUES = st.recursive(
     LEAVES,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
