@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -119,49 +118,44 @@ def _train_once(settings: TrainSettings) -> int:
 @app.command("env")
 def env_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    facts_file: Annotated[
+        Path | None,
+        typer.Option("--facts", help="JSON file with the machine's facts, instead of the machine."),
+    ] = None,
     hint: Annotated[Path | None, _launch("hint")] = None,
     grace: Annotated[int | None, _launch("grace")] = None,
     socket_ifname: Annotated[str | None, _launch("socket_ifname")] = None,
     ib_hca: Annotated[str | None, _launch("ib_hca")] = None,
+    backend: Annotated[str | None, _launch("backend")] = None,
+    rdma: Annotated[str | None, _launch("rdma")] = None,
     single_switch: Annotated[bool | None, _launch("single_switch")] = None,
     fast_sockets: Annotated[bool | None, _launch("fast_sockets")] = None,
     topo_file: Annotated[Path | None, _launch("topo_file")] = None,
+    host_network: Annotated[bool | None, _launch("host_network")] = None,
     flight_recorder: Annotated[int | None, _launch("flight_recorder")] = None,
 ) -> None:
-    """Show what launch would set here and why, and what looks wrong."""
-    from trainer import nccl
-    from trainer.launch import plan, surroundings
-    from trainer.launchers import own_name
+    """Show what launch would set here and why, and what looks wrong. Starts nothing."""
+    env = environment()
+    settings = LaunchSettings.load(env, locals())
+    raise typer.Exit(_show_env(settings, facts_file, as_json))
+
+
+def _show_env(settings: LaunchSettings, facts_file: Path | None, as_json: bool) -> int:
+    from trainer import describe, facts
+    from trainer.launch import plan_here, surroundings
 
     env = surroundings(environment())
-    settings = LaunchSettings.load(env, locals())
-    chosen = plan(settings, env, nccl.mounted_devices(env), own_name(env))
-    found = asdict(chosen.found.hint) if chosen.found.hint else None
-    document = {
-        "launcher": asdict(chosen.world),
-        "hint": found,
-        "hint_from": chosen.found.origin,
-        "backend": asdict(chosen.backend),
-        **asdict(chosen.decisions),
-    }
-    if chosen.found.problem:
-        document["warnings"].insert(0, f"hint ignored: {chosen.found.problem}")
-    typer.echo(json.dumps(document, indent=1) if as_json else _as_text(document))
-
-
-def _as_text(document: dict[str, Any]) -> str:
-    lines = [
-        f"launcher  {document['launcher']['launcher']}",
-        f"hint      {document['hint_from']}",
-        f"backend   {document['backend']['name']}: {document['backend']['why']}",
-    ]
-    for verb in ("set", "kept"):
-        lines += [
-            f"{verb:<9} {name}={value}  ({document['why'][name]})"
-            for name, value in document[verb].items()
-        ]
-    lines += [f"warning   {warning}" for warning in document["warnings"]]
-    return "\n".join(lines)
+    try:
+        given = facts.load(facts_file) if facts_file else None
+        chosen, machine = plan_here(settings, env, machine=given)
+    except TrainerError as error:
+        if not as_json:
+            raise
+        typer.echo(json.dumps(describe.failure(str(error)), indent=1))
+        return CONFIGURATION_ERROR
+    found = describe.document(chosen, machine)
+    typer.echo(json.dumps(found, indent=1) if as_json else describe.text(chosen, found))
+    return CONFIGURATION_ERROR if found["errors"] else 0
 
 
 @contextmanager

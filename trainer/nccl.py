@@ -9,7 +9,7 @@ touched (images, vendors' profiles and admins know better), and harmful presets 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainer import fabric, harms
 from trainer.backend import Devices, choose_backend, devices_of, doubles
@@ -53,7 +53,8 @@ class Facts:
     @property
     def chosen_interface(self) -> str | None:
         """One name, only where there are others to reach."""
-        return self.interface.name if self.nodes > 1 else None
+        alone = self.nodes == 1 and self.machine.route_to_master in (None, "lo")
+        return None if alone else self.interface.name
 
     @property
     def tunes_network(self) -> bool:
@@ -198,8 +199,6 @@ def _only_ipv6(facts: Facts) -> bool:
 def _adapters(facts: Facts) -> str | None:
     if facts.settings.ib_hca:
         return _exact(facts.settings.ib_hca)
-    if facts.nodes == 1 or not facts.machine.infiniband:
-        return None
     return fabric.names(fabric.usable_adapters(facts.machine))
 
 
@@ -274,7 +273,7 @@ def _no_rdma(env: Env, facts: Facts) -> str | None:
     preset = env.get("NCCL_IB_DISABLE", "")
     return (
         f"no InfiniBand or RoCE adapter can be used ({', '.join(seen) or 'the pod has none'}), so "
-        "traffic goes over TCP sockets, far slower; give the pod an RDMA device "
+        "traffic between nodes goes over TCP sockets, far slower; give the pod an RDMA device "
         "(/dev/infiniband, a device plugin's resource)"
         + (f"; NCCL_IB_DISABLE={preset} is left as it is" if preset else "")
     )
@@ -309,4 +308,5 @@ def visible_devices() -> Devices:
 
     mounted = mounted_devices(environment())
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return Devices(count, mounted.mig, mounted.imex, mounted.rdma, apart=mounted.apart)
+    gaudi = mounted.gaudi if hasattr(torch, "hpu") else 0
+    return replace(mounted, cuda=count, gaudi=gaudi)

@@ -37,9 +37,7 @@ def machine(env: Mapping[str, str], master: str | None = None, root: Path = ROOT
         gpus=tuple(_gpus(env, root)),
         nccl=_nccl() if here else None,
         imex=any((root / "dev/nvidia-caps-imex-channels").glob("channel*")),
-        vendor_files=tuple(
-            path for path in VENDOR_FILES if (root / path.lstrip("/")).exists()
-        ),
+        vendor_files=tuple(path for path in VENDOR_FILES if (root / path.lstrip("/")).exists()),
     )
 
 

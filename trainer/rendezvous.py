@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from trainer import hints, nccl
 from trainer.errors import RendezvousError
 from trainer.ranks import Card, Order, arrange, decode_card
-from trainer.settings import HintSource, environment
+from trainer.settings import HintSource, LaunchSettings, environment
 from trainer.worker import Worker, read_worker
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def init_process_group(
     worker = read_worker(env)
     if worker is None:
         return _alone(backend, timeout, env)
-    choice = backend or nccl.choose_backend(nccl.visible_devices(), worker.local_world_size).name
+    choice = backend or _torch_backend(worker.local_world_size)
     found = hints.find(HintSource.load(env))
     card = _card(worker, choice, found)
     store = store or _connect(worker, timeout)
@@ -203,6 +203,12 @@ def _start(store: Store, worker: Worker, order: Order, backend: str, timeout: ti
     return Ranks(rank, worker.world_size, worker.local_rank, order.places, order.by, backend)
 
 
+def _torch_backend(local_world_size: int) -> str:
+    """By the devices, or MUSTER_BACKEND, which `--backend` of the launcher becomes."""
+    asked = LaunchSettings.load(environment(), {}).backend
+    return nccl.choose_backend(nccl.visible_devices(), local_world_size, asked).torch
+
+
 def _rewrite(rank: int, group: int) -> None:
     """Libraries read their rank from the environment. They may also make groups with `env://`,
     whose rank 0 would then serve a store at an address that is not its own: the store there
@@ -217,7 +223,7 @@ def _alone(backend: str | None, timeout: timedelta, env: Mapping[str, str]) -> R
     import torch.distributed as dist
     from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-    choice = backend or nccl.choose_backend(nccl.visible_devices(), 1).name
+    choice = backend or _torch_backend(1)
     dist.init_process_group(choice, store=HashStore(), rank=0, world_size=1, timeout=timeout)
     hint = hints.find(HintSource.load(env)).hint
     place = hint.place if hint else socket.gethostname()

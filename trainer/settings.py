@@ -168,6 +168,20 @@ class LaunchSettings(_Settings):
             "(mlx5_0,mlx5_1); only needed to keep storage or management devices out."
         ),
     )
+    backend: str | None = field(
+        default=None,
+        metadata=text(
+            "nccl, gloo, hccl or mpi instead of the choice by the devices; an error where it "
+            "cannot work."
+        ),
+    )
+    rdma: str = field(
+        default="auto",
+        metadata=text(
+            "InfiniBand or RoCE: auto takes what is there, expected warns where there is none, "
+            "required refuses to start without it."
+        ),
+    )
     single_switch: bool = field(
         default=False,
         metadata=text("All NICs of a node hang off one switch fabric, not off a rail each."),
@@ -199,6 +213,8 @@ class LaunchSettings(_Settings):
     )
 
     def __post_init__(self) -> None:
+        _one_of("backend", self.backend, ("nccl", "gloo", "hccl", "mpi", None))
+        _one_of("rdma", self.rdma, ("auto", "expected", "required"))
         _at_least("grace", self.grace, 2)
         _at_least("flight_recorder", self.flight_recorder, 0)
 
@@ -252,6 +268,12 @@ class TrainSettings(_Settings):
             _at_least(name, getattr(self, name), 1)
         for name in ("steps", "checkpoint_every", "log_every", "lr", "momentum"):
             _at_least(name, getattr(self, name), 0)
+
+
+def _one_of(name: str, value: str | None, words: tuple[str | None, ...]) -> None:
+    if value not in words:
+        known = ", ".join(word for word in words if word)
+        raise SettingsError(f"{flag(name)} ({variable(name)}) is {value!r}; want one of {known}")
 
 
 def _at_least(name: str, value: float, least: int) -> None:

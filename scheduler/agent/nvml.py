@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from scheduler.agent import pci
 from scheduler.agent.reading import Failed, Reading
@@ -20,10 +20,11 @@ from scheduler.core.devices_matrix import MOST_GPUS, SYS, NodeDevices
 SOURCE = "NVML"
 
 Handle = Any
-T = TypeVar("T")
 
 _SWITCH = "switch"
 """The far end of a link that leads to an NVSwitch."""
+_IBM = 0x1014
+_VENDOR_BITS = 0xFFFF
 
 
 def read_nvml(nvml: Any, root: Path) -> Reading | Failed | None:
@@ -66,7 +67,7 @@ def _words(
 ) -> dict[tuple[int, int], str]:
     """The word of each pair: NVLinks if there are any that MIG does not forbid, else PCIe."""
     ends = [
-        Counter[str]() if index in mig else Counter(_far_ends(nvml, handle))
+        Counter[str]() if index in mig else Counter(_far_ends(nvml, handle, addresses))
         for index, handle in enumerate(handles)
     ]
     return {
@@ -83,18 +84,23 @@ def _nvlinks(ends: Sequence[Counter[str]], addresses: Sequence[str], one: int, o
     return f"NV{count}" if count else ""
 
 
-def _far_ends(nvml: Any, handle: Handle) -> Iterator[str]:
+def _far_ends(nvml: Any, handle: Handle, gpus: Sequence[str]) -> Iterator[str]:
     """For each active link: the GPU's address at its other end, or `_SWITCH`."""
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-        active = _tried(nvml, lambda link=link: nvml.nvmlDeviceGetNvLinkState(handle, link))
-        if active != 1:
-            continue
-        kind = _tried(nvml, lambda link=link: nvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link))
-        if kind == nvml.NVML_NVLINK_DEVICE_TYPE_GPU:
-            yield _address(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link))
-        elif kind != nvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:
-            # In a virtual machine the switch is hidden, and the far end unknown.
-            yield _SWITCH
+        if _tried(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link) == 1:
+            info = _tried(nvml, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+            kind = _tried(nvml, nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+            if info is not None and _address(info) in gpus:
+                yield _address(info)
+            elif not _is_cpu(nvml, kind, info):
+                # In a virtual machine the switch is hidden, and the far end unknown.
+                yield _SWITCH
+
+
+def _is_cpu(nvml: Any, kind: int | None, info: Any) -> bool:
+    """Whether a link leads to a POWER9 processor; old drivers tell it by the vendor alone."""
+    of_ibm = info is not None and info.pciDeviceId & _VENDOR_BITS == _IBM
+    return kind == nvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU or of_ibm
 
 
 def _pcie(nvml: Any, one: Handle, other: Handle) -> str:
@@ -105,19 +111,19 @@ def _pcie(nvml: Any, one: Handle, other: Handle) -> str:
         nvml.NVML_TOPOLOGY_HOSTBRIDGE: "PHB",
         nvml.NVML_TOPOLOGY_NODE: "NODE",
     }
-    level = _tried(nvml, lambda: nvml.nvmlDeviceGetTopologyCommonAncestor(one, other))
+    level = _tried(nvml, nvml.nvmlDeviceGetTopologyCommonAncestor, one, other)
     return SYS if level is None else words.get(level, SYS)
 
 
 def _is_mig(nvml: Any, handle: Handle) -> bool:
-    mode = _tried(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle))
+    mode = _tried(nvml, nvml.nvmlDeviceGetMigMode, handle)
     return mode is not None and mode[0] == 1
 
 
-def _tried(nvml: Any, call: Callable[[], T]) -> T | None:
+def _tried(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
     """What a call says, or None where this GPU or driver does not support it."""
     try:
-        return call()
+        return call(*arguments)
     except nvml.NVMLError:
         return None
 

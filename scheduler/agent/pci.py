@@ -43,6 +43,11 @@ def accelerators(root: Path) -> dict[str, int]:
     return found
 
 
+def has_devices(root: Path) -> bool:
+    """Whether the PCI bus can be seen at all."""
+    return any(True for _ in _entries(root / DEVICES))
+
+
 def bound_to(root: Path, driver: str) -> list[str]:
     """Addresses of the devices of a driver, in their order."""
     names = (entry.name for entry in _entries(root / "sys/bus/pci/drivers" / driver))

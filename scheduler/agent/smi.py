@@ -47,14 +47,13 @@ def read_smi(run: Run, root: Path) -> Reading | Failed | None:
 
 def _reading(table: Table, known: Sequence[_Identity], root: Path) -> Reading:
     mig = tuple(index for index, gpu in enumerate(known) if gpu.mig)
-    cards = table.nics or pci.nics(root, [gpu.address for gpu in known] if known else [])
+    cards = table.nics
+    if known and not cards:
+        cards = pci.nics(root, [gpu.address for gpu in known])
     table = replace(
         table,
         words={pair: _without_mig(word, pair, mig) for pair, word in table.words.items()},
-        nics=tuple(
-            replace(card, numa=pci.nic_numa(root, card.name)) if card.numa is None else card
-            for card in cards
-        ) if known or table.nics else (),
+        nics=tuple(replace(card, numa=pci.nic_numa(root, card.name)) for card in cards),
     )
     ids = {name: index for index, gpu in enumerate(known) for name in (gpu.uuid, gpu.address)}
     uuids = tuple(gpu.uuid for gpu in known)

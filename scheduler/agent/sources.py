@@ -44,7 +44,7 @@ def read_devices(
         if isinstance(found, Reading):
             return found
         failed = failed or found
-    return failed or _nothing(root)
+    return _nothing(root, failed)
 
 
 def _by_nvml(import_nvml: Import, root: Path) -> Reading | Failed | None:
@@ -52,8 +52,11 @@ def _by_nvml(import_nvml: Import, root: Path) -> Reading | Failed | None:
     return None if module is None else read_nvml(module, root)
 
 
-def _nothing(root: Path) -> NoDevices | Failed:
+def _nothing(root: Path, failed: Failed | None) -> NoDevices | Failed:
+    """No source has a GPU: is there none? The tools are on nodes without GPUs too."""
     seen = pci.accelerators(root)
+    if failed is not None and (seen or not pci.has_devices(root)):
+        return failed
     if count := seen.get(pci.NVIDIA):
         return Failed(
             f"{count} NVIDIA GPUs on the PCI bus, but neither NVML (package nvidia-ml-py, library "
@@ -65,4 +68,4 @@ def _nothing(root: Path) -> NoDevices | Failed:
             f"{count} AMD GPUs on the PCI bus, but rocm-smi is not in the search path; "
             "use an image that has it"
         )
-    return NoDevices("no GPU on the PCI bus, and neither NVML nor nvidia-smi nor rocm-smi has one")
+    return NoDevices("no GPU here: none on the PCI bus, and no tool shows one")

@@ -13,6 +13,10 @@ from scheduler.core.state import State, Turn
 from scheduler.model import GangKey
 
 
+_ROTATIONS = 4
+"""Orders in which partners are tried; each costs a plan of every one of them."""
+
+
 def plan(turn: Turn, fresh: Sequence[GangKey]) -> bool:
     """Try the gangs that may start now; whether anything was planned or given back.
 
@@ -106,11 +110,11 @@ def _partners(state: State, gang: Gang) -> list[Gang] | Refusal:
 def _plan_together(state: State, gangs: Sequence[Gang]) -> list[Plan] | Refusal:
     """Plans for all of these gangs side by side, or why there are none.
 
-    One after the other in each rotation of their order; that may miss a joint fit that only a
+    One after the other in some rotations of their order; that may miss a joint fit that only a
     simultaneous choice would find, never the other way round.
     """
     outcome: list[Plan] | Refusal = Refusal(Reason.NO_ROOM, "no room", state.gains)
-    for shift in range(len(gangs)):
+    for shift in range(min(len(gangs), _ROTATIONS)):
         rotated = [*gangs[shift:], *gangs[:shift]]
         outcome = _plan_in_turn(state, rotated)
         if not isinstance(outcome, Refusal):

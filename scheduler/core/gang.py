@@ -317,8 +317,7 @@ def _stage(gang: Gang, terms: Terms) -> tuple[Stage, Reason, str]:
     if not gang.is_alive():
         return Stage.DONE, Reason.NONE, ""
     if terms.group_missing is not None and not held:
-        text = f"{terms.group_missing} does not exist; create it or correct the name"
-        return Stage.FORMING, Reason.GROUP_MISSING, text
+        return Stage.FORMING, Reason.GROUP_MISSING, _absent(terms.group_missing)
     if not terms.lacking(gang, *HELD):
         return Stage.RUNNING, Reason.NONE, ""
     if gang.reserved:
@@ -328,6 +327,12 @@ def _stage(gang: Gang, terms: Terms) -> tuple[Stage, Reason, str]:
     if not terms.lacking(gang, *HELD, Status.WAITING):
         return _queued(gang)
     return Stage.FORMING, Reason.TOO_FEW, _too_few(gang, terms)
+
+
+def _absent(key: GroupKey) -> str:
+    if key.kind.startswith("PodGroup."):
+        return f"{key} does not exist; create it or correct the name"
+    return f"{key} is being looked up for the number of its pods"
 
 
 def _queued(gang: Gang) -> tuple[Stage, Reason, str]:

@@ -149,13 +149,19 @@ def _place(state: State, gang: Gang, pods: Sequence[Pod]) -> Plan | Shortage:
 
 
 def _ghosts(gang: Gang, pods: Sequence[Pod]) -> list[Pod]:
-    """Stand-ins for members of later phases: alike to the largest that exists."""
-    if gang.memory.admitted or not gang.ahead:
+    """Stand-ins for members that are not placed now: alike to the largest that is.
+
+    They do not exist yet, or are not among the mandatory ones; the gang needs room for them all
+    the same before its first phase may start.
+    """
+    life = gang.life
+    later = life.min - gang.held - len(gang.reserved) - len(pods) if life else 0
+    if gang.memory.admitted or life is None or life.least == life.min or later <= 0:
         return []
     largest = max(pods, key=lambda pod: sorted(pod.requests.items()))
     return [
         replace(largest, name=f"{largest.name}~{number}", uid=f"{largest.uid}~{number}", index=None)
-        for number in range(gang.ahead)
+        for number in range(later)
     ]
 
 

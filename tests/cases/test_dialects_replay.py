@@ -476,6 +476,17 @@ def test_a_pod_group_for_the_leader_alone_does_not_let_the_workers_trickle_in() 
     assert placed(story) == {}, "there is no room for 9 of 4 GPUs"
 
 
+def test_a_first_phase_does_not_start_alone_where_all_exist_and_do_not_fit() -> None:
+    """All nine are there already: eight seats are not enough, in phases or not."""
+    story = half_taken()
+    story.object(made.lws_set(9, "LeaderReady"))
+
+    for member in range(9):
+        story.put_pod(made.lws(member, 9))
+
+    assert placed(story) == {}
+
+
 def test_an_exclusive_leader_comes_first_and_its_workers_follow_into_its_rack() -> None:
     story = half_taken()
     key = {"leaderworkerset.sigs.k8s.io/exclusive-topology": "topo/rack"}

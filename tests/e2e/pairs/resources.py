@@ -15,7 +15,8 @@ from tests.e2e.pairs.world import OVERHEAD, World, container
 NIC = "example.com/nic"
 HUGE = "hugepages-2Mi"
 _CPU = ("100m", "250m", "1", "1.5", "1e0")
-_MEMORY = ("64Mi", "1Gi", "500M", "1e9", "128974848", "1500m")
+# No fractions of a byte: Muster rounds each container up, the scheduler their sum.
+_MEMORY = ("64Mi", "1Gi", "500M", "1e9", "128974848", "2000m")
 _EXTENDED = ("0", "1", "2", "4")
 _PLENTY = {"cpu": 10**6, "memory": 2**44, "ephemeral-storage": 2**44, "pods": 110}
 _FIT, _SHORT, _MISSING = "exactly full", "one short of", "without"

@@ -52,6 +52,18 @@ def test_narrowing_and_prices_lose_nothing(
         assert rows_of(place(fabric, ask)) == whole_table(fabric, ask), number
 
 
+def test_an_answer_above_the_first_guess_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cutting off too much by prices gives as few domains, but other nodes; seed 25 shows it."""
+    monkeypatch.setattr(staged, "PRICED_FROM", 0)
+    rng = np.random.default_rng(25)
+    for number in range(95):
+        fabric = random_cluster(rng, 100, 200)
+        ask = random_ask(rng, fabric, most=300)
+        assert rows_of(place(fabric, ask)) == whole_table(fabric, ask), number
+
+
 def test_members_that_live_already_change_nothing_about_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

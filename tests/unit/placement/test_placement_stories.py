@@ -174,6 +174,12 @@ def test_room_beside_the_others_is_used_before_a_new_rack_is_opened() -> None:
     assert seats(TWO_RACKS, ask) == {0: 2, 2: 1}
 
 
+def test_free_accelerators_on_nodes_in_use_are_not_counted_as_left_over() -> None:
+    fabric = fabric_of(("r1",), ("r1",), ("r2",), ("r2",))
+    ask = ask_for(6, [5, 1, 5, 1], free=[5, 3, 5, 1], near=[1, 0, 1, 0], required=0)
+    assert seats(fabric, ask) == {2: 5, 3: 1}
+
+
 def test_within_is_a_wall() -> None:
     ask = ask_for(2, [2, 2, 2, 2], within=[False, True, True, False])
     assert seats(TWO_RACKS, ask) == {1: 2}

@@ -1,0 +1,123 @@
+"""``muster agent``: says on each node how its GPUs are linked and who has which."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scheduler.commands.logs import LogFormat, LogLevel, set_up
+from scheduler.errors import ClusterError, SettingsError
+
+if TYPE_CHECKING:
+    from scheduler.agent import Look, NodeObject
+    from scheduler.cluster import Transport
+
+FAILED = 1
+
+
+def agent(
+    node: Annotated[str, typer.Option(help="Name of this node; not needed with --print.")] = "",
+    kubeconfig: Annotated[
+        str, typer.Option(help="A kubeconfig file, or in-cluster for the pod's service account.")
+    ] = "in-cluster",
+    interval: Annotated[
+        float, typer.Option(min=1, max=3600, help="Seconds between two looks at who has which GPU.")
+    ] = 30,
+    root: Annotated[
+        Path, typer.Option(help="Where the node's /sys and /var/lib/kubelet are mounted.")
+    ] = Path("/"),
+    once: Annotated[bool, typer.Option("--once", help="Look and publish once, then end.")] = False,
+    print_: Annotated[
+        bool, typer.Option("--print", help="Print what would be published; needs no cluster.")
+    ] = False,
+    log_level: Annotated[LogLevel, typer.Option(help="How much to log.")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(help="How to log.")] = LogFormat.TEXT,
+) -> None:
+    """Publish how this node's GPUs are linked and which pods have them, as its annotations.
+
+    Exit status 1 with --once or --print: something that should be readable or writable was not.
+    """
+    if not node and not print_:
+        raise SettingsError("--node is missing; name this node, in a pod with spec.nodeName")
+    set_up(log_level, log_format)
+    if print_:
+        _end(_look(root, interval, None), printed=True)
+    else:
+        _serve(node, kubeconfig, root, interval, once=once)
+
+
+def _serve(name: str, kubeconfig: str, root: Path, interval: float, *, once: bool) -> None:
+    from scheduler.cluster import Transport, load
+
+    transport = Transport(load(kubeconfig))
+    try:
+        node = ApiNode(transport, name)
+        if once:
+            _end(_look(root, interval, node), printed=False)
+        else:
+            _run(root, interval, node)
+    finally:
+        transport.close()
+
+
+def _look(root: Path, interval: float, node: NodeObject | None) -> Look:
+    from scheduler.agent import Agent, Publisher, Watcher, read_devices
+
+    watcher = Watcher(lambda: read_devices(root), root, interval)
+    return Agent(watcher, Publisher(node) if node else None, interval).once()
+
+
+def _run(root: Path, interval: float, node: NodeObject) -> None:
+    from scheduler.agent import Agent, Publisher, Watcher, read_devices
+
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    watcher = Watcher(lambda: read_devices(root), root, interval)
+    Agent(watcher, Publisher(node), interval).run(stopped)
+
+
+def _end(look: Look, *, printed: bool) -> None:
+    if printed:
+        shown = {key: json.loads(text) for key, text in look.wanted.items() if text is not None}
+        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+    if look.failed:
+        raise typer.Exit(FAILED)
+
+
+class ApiNode:
+    """One node in the API."""
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        from scheduler.cluster.transport import segment
+
+        self._transport = transport
+        self._name = name
+        self._path = f"/api/v1/nodes/{segment(name)}"
+
+    def annotations(self) -> Mapping[str, str]:
+        """All annotations of the node. Raises ClusterError."""
+        answer = self._transport.get(self._path)
+        if not answer.ok:
+            raise self._refused("read", answer.status, answer.text)
+        metadata = json.loads(answer.body).get("metadata") or {}
+        return metadata.get("annotations") or {}
+
+    def annotate(self, changes: Mapping[str, str | None]) -> None:
+        """Merge annotations in. Raises ClusterError."""
+        answer = self._transport.patch(self._path, {"metadata": {"annotations": dict(changes)}})
+        if not answer.ok:
+            raise self._refused("annotated", answer.status, answer.text)
+
+    def _refused(self, what: str, status: int, said: str) -> ClusterError:
+        advice = {
+            403: "; allow get and patch on nodes to its service account",
+            404: "; --node must be the node's name in the API",
+        }.get(status, "")
+        return ClusterError(f"node {self._name} cannot be {what}: {said}{advice}")
