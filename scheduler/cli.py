@@ -30,6 +30,7 @@ COMMANDS = {
     "serve": Command("serve", "serve", "Serve the extender for a cluster until SIGTERM."),
     "demo": Command("demo", "demo", "Replay a day of gangs on an embedded cluster."),
     "replay": Command("replay", "replay", "Print what Muster does for a recorded world."),
+    "agent": Command("agent", "agent", "Publish how a node's GPUs are linked and who has them."),
     "kube-config": Command(
         "kube_config", "kube_config", "Print the configuration of the kube-scheduler."
     ),

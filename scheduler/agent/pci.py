@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from scheduler.agent.table import TableNic
@@ -72,7 +73,7 @@ def nic_numa(root: Path, name: str) -> int | None:
 
 def nics(root: Path, addresses: Sequence[str]) -> tuple[TableNic, ...]:
     """RDMA cards, without virtual functions, and how each of the GPUs reaches them."""
-    cards = [card for card in _entries(root / CARDS) if not (card / "device/physfn").exists()]
+    cards = [card for card in _entries(root / CARDS) if not _is_virtual(card / "device")]
     gpus = [root / DEVICES / one for one in addresses]
     return tuple(
         TableNic(
@@ -82,6 +83,11 @@ def nics(root: Path, addresses: Sequence[str]) -> tuple[TableNic, ...]:
         )
         for card in sorted(cards, key=lambda card: _natural(card.name))[:MOST_NICS]
     )
+
+
+def _is_virtual(device: Path) -> bool:
+    """Whether it is a virtual function, of which a card may have hundreds."""
+    return os.path.lexists(device / "physfn")
 
 
 def word_between(one: Path, other: Path) -> str | None:
@@ -95,7 +101,7 @@ def word_between(one: Path, other: Path) -> str | None:
     if first[0] != second[0]:
         same = numa_node(one) is not None and numa_node(one) == numa_node(other)
         return "NODE" if same else SYS
-    shared = len(os.path.commonprefix([first, second]))
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second)))
     if shared == 1:
         return "PHB"
     single = max(len(first), len(second)) - shared <= _SWITCHED

@@ -34,12 +34,13 @@ def read_devices(
     `root` is where the node's ``/sys`` is. The first source that shows a GPU counts; if none does,
     one that failed, or accelerators on the PCI bus that nothing can read, make it `Failed`.
     """
-    failed: Failed | None = None
-    for read in (
+    readers: tuple[Callable[[], Reading | Failed | None], ...] = (
         lambda: _by_nvml(import_nvml, root),
         lambda: read_smi(run, root),
         lambda: read_rocm(run, root),
-    ):
+    )
+    failed: Failed | None = None
+    for read in readers:
         found = read()
         if isinstance(found, Reading):
             return found

@@ -15,7 +15,7 @@ from scheduler.commands.logs import LogFormat, LogLevel, set_up
 from scheduler.errors import ClusterError, SettingsError
 
 if TYPE_CHECKING:
-    from scheduler.agent import Look, NodeObject
+    from scheduler.agent import Agent, Look, NodeObject
     from scheduler.cluster import Transport
 
 FAILED = 1
@@ -47,7 +47,7 @@ def agent(
         raise SettingsError("--node is missing; name this node, in a pod with spec.nodeName")
     set_up(log_level, log_format)
     if print_:
-        _end(_look(root, interval, None), printed=True)
+        _end(_agent(root, interval, None).once(), printed=True)
     else:
         _serve(node, kubeconfig, root, interval, once=once)
 
@@ -57,30 +57,28 @@ def _serve(name: str, kubeconfig: str, root: Path, interval: float, *, once: boo
 
     transport = Transport(load(kubeconfig))
     try:
-        node = ApiNode(transport, name)
+        found = _agent(root, interval, ApiNode(transport, name))
         if once:
-            _end(_look(root, interval, node), printed=False)
+            _end(found.once(), printed=False)
         else:
-            _run(root, interval, node)
+            found.run(_stopped())
     finally:
         transport.close()
 
 
-def _look(root: Path, interval: float, node: NodeObject | None) -> Look:
+def _agent(root: Path, interval: float, node: NodeObject | None) -> Agent:
     from scheduler.agent import Agent, Publisher, Watcher, read_devices
 
     watcher = Watcher(lambda: read_devices(root), root, interval)
-    return Agent(watcher, Publisher(node) if node else None, interval).once()
+    return Agent(watcher, Publisher(node) if node else None, interval)
 
 
-def _run(root: Path, interval: float, node: NodeObject) -> None:
-    from scheduler.agent import Agent, Publisher, Watcher, read_devices
-
-    stopped = threading.Event()
+def _stopped() -> threading.Event:
+    """Set by SIGTERM and SIGINT."""
+    event = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    watcher = Watcher(lambda: read_devices(root), root, interval)
-    Agent(watcher, Publisher(node), interval).run(stopped)
+        signal.signal(number, lambda *_: event.set())
+    return event
 
 
 def _end(look: Look, *, printed: bool) -> None:
@@ -106,8 +104,7 @@ class ApiNode:
         answer = self._transport.get(self._path)
         if not answer.ok:
             raise self._refused("read", answer.status, answer.text)
-        metadata = json.loads(answer.body).get("metadata") or {}
-        return metadata.get("annotations") or {}
+        return _annotations(answer.body)
 
     def annotate(self, changes: Mapping[str, str | None]) -> None:
         """Merge annotations in. Raises ClusterError."""
@@ -121,3 +118,10 @@ class ApiNode:
             404: "; --node must be the node's name in the API",
         }.get(status, "")
         return ClusterError(f"node {self._name} cannot be {what}: {said}{advice}")
+
+
+def _annotations(body: bytes) -> Mapping[str, str]:
+    try:
+        return json.loads(body)["metadata"].get("annotations") or {}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ClusterError("the API server's answer is no node; is it the right server?") from error

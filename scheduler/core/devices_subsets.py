@@ -83,8 +83,9 @@ def _best_cut(matrix: Matrix, gpus: int, size: int) -> int:
 
 def _within(gpus: int, total: int, size: int) -> IntArray:
     """Subsets of `gpus` with `size` members."""
-    found = sets_of(total, size)
-    return found[found & ~gpus == 0]
+    every = sets_of(total, size)
+    found: IntArray = every[every & ~gpus == 0]
+    return found
 
 
 @lru_cache(maxsize=32)

@@ -11,7 +11,7 @@ from scheduler.core import staged
 from scheduler.core.placement import NoRoom, Seats, place
 
 thorough = settings(
-    max_examples=1000,
+    max_examples=600,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

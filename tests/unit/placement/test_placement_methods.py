@@ -13,7 +13,7 @@ from scheduler.core.knapsack import Items, cheapest_cover
 from scheduler.core.placement import Ask, Fabric, Seats, place
 
 thorough = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -88,7 +88,7 @@ def test_room_to_spare_stays_on_the_last_of_equal_nodes() -> None:
     assert seats(NO_TOPOLOGY, ask_for(10, [4, 4, 4])) == {0: 4, 1: 4, 2: 2}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_all_nodes_but_one_are_filled(data: st.DataObject) -> None:
     fabric = data.draw(fabrics())
@@ -206,7 +206,7 @@ def test_nodes_with_accelerators_in_use_are_avoided_too_where_they_are_known() -
 # ── Same question, same answer ────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_the_same_question_gets_the_same_answer(data: st.DataObject) -> None:
     fabric = data.draw(fabrics())

@@ -1,0 +1,95 @@
+"""What a member is told of its place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.core import hints
+from scheduler.model import Node
+
+
+def hint(node: Node | None = None, **fields: Any) -> dict[str, Any]:
+    return hints.make(
+        **(
+            {
+                "gang": "t/A",
+                "generation": "job-1",
+                "rank": 3,
+                "size": 8,
+                "least": 6,
+                "role": "worker",
+                "node": node or Node("n1"),
+                "levels": ["topo/block", "topo/rack"],
+                "path": ["b1", None],
+            }
+            | fields
+        )
+    )
+
+
+def test_a_hint_says_who_where_and_with_how_many() -> None:
+    told = hint(Node("n1", labels={"nvidia.com/gpu.clique": "c.1"}))
+
+    assert told == {
+        "v": 1,
+        "gang": "t/A",
+        "id": "job-1",
+        "rank": 3,
+        "size": 8,
+        "min": 6,
+        "role": "worker",
+        "node": "n1",
+        "levels": ["topo/block", "topo/rack"],
+        "path": ["b1", None],
+        "clique": "c.1",
+        "gpus": None,
+        "spot": False,
+    }
+
+
+def test_what_is_written_can_be_read() -> None:
+    assert hints.read(hints.text(hint())) == hint()
+
+
+@pytest.mark.parametrize("label", hints.SPOT, ids=lambda label: label[0])
+def test_machines_that_may_be_taken_away_are_known_by_their_labels(label: tuple[str, str]) -> None:
+    key, value = label
+
+    assert hints.is_spot(Node("n1", labels={key: value}))
+    assert not hints.is_spot(Node("n1", labels={key: "something else"}))
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    ["", "{", "[]", "null", "7", '"text"', '{"v":2,"rank":1}', '{"rank":1}', "[" * 100_000],
+    ids=["empty", "broken", "list", "null", "number", "text", "later", "no version", "deep"],
+)
+def test_what_cannot_be_read_says_nothing(annotation: str) -> None:
+    assert hints.read(annotation) == {}
+    assert hints.rank_of(annotation) is None
+
+
+@pytest.mark.parametrize("rank", [-1, True, 1.0, "1", None, [1]])
+def test_a_rank_is_a_whole_number_from_zero(rank: object) -> None:
+    assert hints.rank_of(json.dumps({"v": 1, "rank": rank})) is None
+
+
+@given(
+    st.lists(st.text(max_size=300), max_size=40),
+    st.text(max_size=300),
+    st.integers(0, 2**40),
+)
+def test_a_hint_never_exceeds_its_limit_and_keeps_its_rank(
+    values: list[str], role: str, rank: int
+) -> None:
+    told = hint(levels=values, path=values, role=role, rank=rank)
+
+    written = hints.text(told)
+
+    assert len(written.encode()) <= hints.LIMIT
+    assert hints.rank_of(written) == rank
