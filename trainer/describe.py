@@ -88,9 +88,10 @@ def _sizes(pods: LaunchWorld, machine: Machine, each: int) -> list[int]:
 def _peer_faults(pods: LaunchWorld, machine: Machine) -> list[str]:
     peers = machine.peers or ()
     outside = [peer.index for peer in peers if peer.index >= pods.max_nodes]
-    twice = [index for index, times in Counter(peer.index for peer in peers).items() if times > 1]
+    counts = Counter(peer.index for peer in peers)
+    twice = [index for index, times in counts.items() if times > 1]
     return [
-        *(f"fact peers: there is a pod {index}, but only {pods.max_nodes} pods" for index in outside),
+        *(f"fact peers: pod {index} of only {pods.max_nodes} pods" for index in outside),
         *(f"fact peers: pod {index} comes twice" for index in twice),
     ]  # fmt: skip
 

@@ -115,7 +115,8 @@ def shm_shortage(machine: Machine, processes: int) -> str | None:
     if fit >= processes:
         return None
     return (
-        f"/dev/shm has {machine.shm_bytes >> 20} MiB: {fit} segments of {SEGMENT} bytes fit, and "
+        f"shared memory (/dev/shm) has {machine.shm_bytes >> 20} MiB: {fit} segments of "
+        f"{SEGMENT} bytes fit, and "
         f"{processes} processes need one each; mount an emptyDir with medium: Memory at /dev/shm "
         "(DataLoader workers need room there, too)"
     )

@@ -30,7 +30,7 @@ def machine(env: Mapping[str, str], master: str | None = None, root: Path = ROOT
     here = root == ROOT
     return Machine(
         hostname=socket.gethostname() if here else _line(root / "etc/hostname"),
-        interfaces=tuple(_interfaces(root, here)),
+        interfaces=tuple(_interfaces(root, here)) or None,
         route_to_master=outgoing(master, root) if master else None,
         infiniband=tuple(_adapters(root)),
         shm_bytes=_shm(root),

@@ -101,7 +101,9 @@ def word_between(one: Path, other: Path) -> str | None:
     if first[0] != second[0]:
         same = numa_node(one) is not None and numa_node(one) == numa_node(other)
         return "NODE" if same else SYS
-    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second)))
+    shared = sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    )
     if shared == 1:
         return "PHB"
     single = max(len(first), len(second)) - shared <= _SWITCHED

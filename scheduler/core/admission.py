@@ -12,7 +12,6 @@ from scheduler.core.seating import Plan
 from scheduler.core.state import State, Turn
 from scheduler.model import GangKey
 
-
 _ROTATIONS = 4
 """Orders in which partners are tried; each costs a plan of every one of them."""
 
@@ -116,14 +115,15 @@ def _plan_together(state: State, gangs: Sequence[Gang]) -> list[Plan] | Refusal:
     outcome: list[Plan] | Refusal = Refusal(Reason.NO_ROOM, "no room", state.gains)
     for shift in range(min(len(gangs), _ROTATIONS)):
         rotated = [*gangs[shift:], *gangs[:shift]]
-        outcome = _plan_in_turn(state, rotated)
+        outcome = plan_in_turn(state, rotated)
         if not isinstance(outcome, Refusal):
             by_key = {gang.key: found for gang, found in zip(rotated, outcome, strict=True)}
             return [by_key[gang.key] for gang in gangs]
     return outcome
 
 
-def _plan_in_turn(state: State, gangs: Sequence[Gang]) -> list[Plan] | Refusal:
+def plan_in_turn(state: State, gangs: Sequence[Gang]) -> list[Plan] | Refusal:
+    """Plans for these gangs one after the other, each in the room that those before it leave."""
     plans: list[Plan] = []
     tentative: list[str] = []
     outcome: list[Plan] | Refusal = plans

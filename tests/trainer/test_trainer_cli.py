@@ -21,13 +21,12 @@ def test_env_prints_decisions_as_json(
 ) -> None:
     monkeypatch.setenv("MUSTER_HINT", json.dumps(hint(2, "n7", "b1", "r3")))
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "7")
-    code, out, _ = call(capsys, "env", "--json", "--socket-ifname", "eth9")
+    code, out, _ = call(capsys, "env", "--json", "--socket-ifname", "lo")
     document = json.loads(out)
     assert code == 0
-    assert document["set"]["GLOO_SOCKET_IFNAME"] == "eth9"
+    assert document["set"]["GLOO_SOCKET_IFNAME"] == "lo"
     assert document["kept"] == {"TORCH_FR_BUFFER_SIZE": "7"}
     assert document["why"].keys() == document["set"].keys() | document["kept"].keys()
-    assert document["hint"]["path"] == ["b1", "r3"]
     assert document["warnings"] == []
 
 

@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trainer_worlds import hint
 
+from trainer.backend import choose_backend, devices_of
+from trainer.facts import Hca, Machine
+from trainer.harms import HARMS
 from trainer.hints import parse
-from trainer.nccl import HARMS, RULES, Devices, Facts, choose_backend, decide, mounted_devices
+from trainer.nccl import RULES, Devices, Facts, decide
+from trainer.probe import machine
 from trainer.settings import LaunchSettings
 
 GPUS = Devices(cuda=8)
@@ -62,17 +66,19 @@ class TestWhatIsSet:
         chosen = decide({}, facts(LaunchSettings(flight_recorder=0))).set
         assert not {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_DUMP_ON_TIMEOUT"} & chosen.keys()
 
-    @given(st.sets(st.sampled_from([rule.variable for rule in RULES])))
-    def test_a_preset_variable_is_never_touched(self, preset: set[str]) -> None:
+    @given(st.sets(st.sampled_from([rule.variable for rule in RULES])), st.booleans())
+    def test_a_preset_variable_is_never_touched(self, preset: set[str], gaudi: bool) -> None:
         env = dict.fromkeys(preset, "theirs")
-        chosen = decide(env, facts(EVERYTHING))
-        assert chosen.kept == env
+        found = facts(EVERYTHING, hccl=gaudi, machine=Machine(infiniband=(Hca("a", "DOWN"),)))
+        wanted = decide({}, found)
+        chosen = decide(env, found)
         assert not chosen.set.keys() & preset
-        assert chosen.set.keys() | preset == {rule.variable for rule in RULES}
-        assert chosen.why.keys() == {rule.variable for rule in RULES}
+        assert chosen.kept == {name: "theirs" for name in wanted.set if name in preset}
+        assert chosen.set.keys() | chosen.kept.keys() == wanted.set.keys() == chosen.why.keys()
 
     def test_no_rule_sets_what_the_guide_keeps_for_debugging(self) -> None:
-        always_harmful = {harm.variable for harm in HARMS} - {"NCCL_IB_HCA"}
+        only_so = {"NCCL_IB_HCA", "NCCL_IB_DISABLE"}  # exact names; and where there is nothing
+        always_harmful = {harm.variable for harm in HARMS} - only_so
         assert not always_harmful & {rule.variable for rule in RULES}
 
 
@@ -138,7 +144,8 @@ class TestBackend:
         ("devices", "processes", "name", "why"),
         [
             (Devices(0), 1, "gloo", "no NVIDIA GPU"),
-            (Devices(8), 8, "cpu:gloo,cuda:nccl", "8 NVIDIA GPUs"),
+            (Devices(8), 8, "nccl", "8 NVIDIA GPUs"),
+            (Devices(0, gaudi=8), 8, "hccl", "8 Intel Gaudi"),
             (Devices(2), 4, "gloo", "4 processes share 2 GPUs"),
             (Devices(7, mig=True), 7, "gloo", "MIG"),
         ],
@@ -154,11 +161,39 @@ class TestBackend:
         for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
             (tmp_path / "dev").mkdir(exist_ok=True)
             (tmp_path / "dev" / name).touch()
-        assert mounted_devices({}, tmp_path) == Devices(2)
-        assert mounted_devices({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == Devices(0)
-        mig = {"NVIDIA_VISIBLE_DEVICES": "MIG-1-2-3"}
-        assert mounted_devices(mig, tmp_path) == Devices(2, mig=True)
+        assert seen({}, tmp_path) == Devices(2)
+        assert seen({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == Devices(0)
+        mig = {"NVIDIA_VISIBLE_DEVICES": "MIG-1-2-3,MIG-4-5-6"}
+        assert seen(mig, tmp_path) == Devices(2, mig=True, apart=False)
         for file in ("nvidia-caps-imex-channels/channel0", "infiniband/uverbs0"):
             (tmp_path / "dev" / file).parent.mkdir()
             (tmp_path / "dev" / file).touch()
-        assert mounted_devices({}, tmp_path) == Devices(2, imex=True, rdma=True)
+        (tmp_path / "sys/class/infiniband/mlx5_0").mkdir(parents=True)
+        assert seen({}, tmp_path) == Devices(2, imex=True, rdma=True)
+
+    @pytest.mark.parametrize(
+        ("devices", "processes", "asked", "error"),
+        [
+            (Devices(8), 8, "nccl", None),
+            (Devices(0), 4, "gloo", None),
+            (Devices(8), 8, "gloo", None),
+            (Devices(0), 1, "nccl", "no NVIDIA GPU"),
+            (Devices(2), 4, "nccl", "4 processes for 2 GPUs"),
+            (Devices(2, mig=True, apart=False), 2, "nccl", "MIG slices of one GPU"),
+            (Devices(2, mig=True, apart=True), 2, "nccl", None),
+            (Devices(1, mig=True), 1, "nccl", None),
+            (Devices(1, mig=True), 2, "nccl", "2 processes for 1 MIG slices"),
+            (Devices(0), 1, "hccl", "no Intel Gaudi"),
+            (Devices(0), 1, "mpi", "built without MPI"),
+        ],
+    )
+    def test_what_is_asked_for_is_taken_or_refused_with_the_reason(
+        self, devices: Devices, processes: int, asked: str, error: str | None
+    ) -> None:
+        chosen = choose_backend(devices, processes, asked)
+        assert chosen.name == asked
+        assert chosen.error is None if error is None else error in chosen.error
+
+
+def seen(env: dict[str, str], root: Path) -> Devices:
+    return devices_of(machine(env, root=root))

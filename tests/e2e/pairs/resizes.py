@@ -32,36 +32,37 @@ def resizes(world: World, random: Random) -> None:
 
 
 def _drawn(random: Random) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A pod of two containers, and its status as a kubelet of 1.33 or newer writes it."""
     names = ["app-0", "app-1"]
+    pending = random.choice(_PENDING)
+    started = pending is not None or random.random() < 0.8
     spec: dict[str, Any] = {"containers": [container(name, _amounts(random)) for name in names]}
     status: dict[str, Any] = {
         "phase": "Running",
-        "containerStatuses": [_container_status(random, name) for name in names],
+        "containerStatuses": [_container_status(random, name, started) for name in names],
     }
-    if reason := random.choice(_PENDING):
-        condition = {"type": "PodResizePending", "status": "True", "reason": reason}
+    if pending is not None:
+        condition = {"type": "PodResizePending", "status": "True", "reason": pending}
         status["conditions"] = [condition]
-    if random.random() < 0.4:
-        if random.random() < 0.7:
-            spec["resources"] = {"requests": {"cpu": "7", "memory": "7Gi"}}
-        if random.random() < 0.7:
-            status["resources"] = {"requests": {"cpu": random.choice(("6", "8")), "memory": "6Gi"}}
-            status["allocatedResources"] = {"cpu": random.choice(("6", "9")), "memory": "6Gi"}
+    if random.random() < 0.3:
+        spec["resources"] = {"requests": {"cpu": "7", "memory": "7Gi"}}
+    if random.random() < 0.3:
+        status["resources"] = {"requests": {"cpu": random.choice(("6", "8")), "memory": "6Gi"}}
+        status["allocatedResources"] = {"cpu": random.choice(("6", "9")), "memory": "6Gi"}
     return spec, status
 
 
-def _container_status(random: Random, name: str) -> Object:
+def _container_status(random: Random, name: str, started: bool) -> Object:
     status: Object = {
         "name": name,
         "image": "none",
         "imageID": "",
-        "ready": True,
+        "ready": started,
         "restartCount": 0,
-        "state": {"running": {}},
+        "state": {"running": {}} if started else {"waiting": {}},
     }
-    if random.random() < 0.8:
+    if started:
         status["allocatedResources"] = _amounts(random)
-    if random.random() < 0.8:
         status["resources"] = {"requests": _amounts(random)}
     return status
 

@@ -1,0 +1,89 @@
+"""Would these pods start now? Answered without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from scheduler.core import explain, planning, roster
+from scheduler.core.admission import plan_in_turn
+from scheduler.core.gang import Gang, Refusal
+from scheduler.core.judging import can_complete, judge_again
+from scheduler.core.seating import Plan
+from scheduler.core.state import State, Turn
+from scheduler.model import GangKey, Pod
+
+
+def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
+    """Whether the gangs that these pods make up would start now, where, and what is missing.
+
+    The pods are looked at beside all that runs; those of a gang that exists already are judged as a
+    gang of their own. Pods without a gang and without accelerators always fit: the scheduler places
+    them. The keys of the answer are ``fits``, ``never``, ``reason``, ``nodes``, ``domains`` and
+    ``short_by``; ``nodes`` and ``domains`` only where it fits.
+    """
+    trial, keys = _trial(state, pods)
+    gangs = [trial.gangs[key] for key in keys]
+    incomplete = next((gang for gang in gangs if not can_complete(gang)), None)
+    if incomplete is not None:
+        return _no(incomplete.life.text if incomplete.life else "", never=False)
+    outcome = plan_in_turn(trial, gangs)
+    if isinstance(outcome, Refusal):
+        return _why_not(trial, gangs, outcome)
+    return {"fits": True, "never": False, "reason": "", **_where(trial, gangs, outcome)}
+
+
+def _trial(state: State, pods: Sequence[Pod]) -> tuple[State, list[GangKey]]:
+    """The state with these pods in it, as new gangs; rooms are shared and only read."""
+    trial = replace(
+        state,
+        pods=dict(state.pods),
+        by_name=dict(state.by_name),
+        users={key: dict(uids) for key, uids in state.users.items()},
+        gangs=dict(state.gangs),
+        gang_of=dict(state.gang_of),
+        passed={},
+        # What was refused is numbered by asks; the trial's numbers must not mean anything to others.
+        asks={},
+        refused={},
+    )
+    fresh = [_renamed(pod, number) for number, pod in enumerate(pods)]
+    for key in {key for pod in fresh if (key := roster.gang_key(state, pod)) is not None}:
+        trial.gangs[key] = Gang(key)
+    turn = Turn(trial, state.now)
+    for pod in fresh:
+        roster.pod_seen(turn, pod)
+    keys = list(turn.touched)
+    for key in keys:
+        judge_again(trial, trial.gangs[key])
+    return trial, keys
+
+
+def _renamed(pod: Pod, number: int) -> Pod:
+    """The pod as if just created, not to be mistaken for one that runs under its name."""
+    return replace(
+        pod, name=f"{pod.name}~{number}", uid=f"fit~{number}", node="", nominated="", gates=()
+    )
+
+
+def _where(state: State, gangs: Sequence[Gang], plans: Sequence[Plan]) -> dict[str, Any]:
+    nodes: dict[str, str] = {}
+    domains: dict[str, list[str]] = {}
+    for gang, plan in zip(gangs, plans, strict=True):
+        for pod, node in zip(plan.pods, plan.nodes, strict=False):
+            nodes[pod.key.rpartition("~")[0]] = node
+        domains[str(gang.key).replace("~0", "")] = explain.domain(state, plan.nodes)
+    return {"nodes": dict(sorted(nodes.items())), "domains": dict(sorted(domains.items()))}
+
+
+def _why_not(state: State, gangs: Sequence[Gang], refusal: Refusal) -> dict[str, Any]:
+    for gang in gangs:
+        short = planning.shortage(state, gang)
+        if short is not None:
+            return _no(short.text, never=short.never) | {"short_by": dict(short.short_by)}
+    return _no(refusal.text, never=False)
+
+
+def _no(reason: str, *, never: bool) -> dict[str, Any]:
+    return {"fits": False, "never": never, "reason": reason}

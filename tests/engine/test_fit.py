@@ -1,0 +1,70 @@
+"""Asking whether pods would fit changes nothing and answers what a start would do."""
+
+from __future__ import annotations
+
+import copy
+
+from scheduler import decode
+from scheduler.core import engine, explain, fit
+from scheduler.core.messages import EffectDone, NodeSeen, Outcome, PodSeen, Synced
+from scheduler.settings import Settings
+from tests.builders import node, pod
+
+
+def cluster(*names: str) -> engine.State:
+    state = engine.new_state(Settings(levels=("topo/rack",)))
+    for name in names:
+        engine.step(state, NodeSeen(decode.node(node(name, gpu=8, rack="r1"))), 0.0)
+    engine.step(state, Synced(), 0.0)
+    return state
+
+
+def gang(name: str, members: int, gpu: int) -> list[decode.Pod]:
+    return [
+        decode.pod(pod(f"t/{name}-{index}", gpu=gpu, gang=name, min=members))
+        for index in range(members)
+    ]
+
+
+def test_a_gang_that_fits_is_told_where() -> None:
+    state = cluster("n1", "n2")
+    answer = fit.would_fit(state, gang("a", 4, 4))
+    assert answer["fits"] is True
+    assert sorted(answer["nodes"].values()) == ["n1", "n1", "n2", "n2"]
+    assert answer["domains"] == {"t/a": ["r1"]}
+
+
+def test_one_that_does_not_is_told_what_is_short_and_whether_ever() -> None:
+    state = cluster("n1", "n2")
+    assert fit.would_fit(state, gang("a", 3, 8)) == {
+        "fits": False,
+        "never": True,
+        "reason": "never fits: 2 of 3 placeable, short by 8 nvidia.com/gpu",
+        "short_by": {"nvidia.com/gpu": 8},
+    }
+    for member in gang("b", 1, 8):
+        step = engine.step(state, PodSeen(member), 1.0)
+        for effect in step.effects:
+            engine.step(state, EffectDone(effect.id, Outcome.OK), 1.0)
+    answer = fit.would_fit(state, gang("a", 2, 8))
+    assert (answer["fits"], answer["never"]) == (False, False)
+
+
+def test_two_gangs_are_judged_together_and_nothing_is_changed() -> None:
+    state = cluster("n1", "n2")
+    before = copy.deepcopy(explain.snapshot_state(state))
+    assert fit.would_fit(state, gang("a", 2, 8) + gang("b", 2, 8))["fits"] is False
+    assert fit.would_fit(state, gang("a", 2, 4) + gang("b", 2, 4))["fits"] is True
+    assert explain.snapshot_state(state) == before
+    assert not state.gangs
+    assert not state.pods
+
+
+def test_an_incomplete_gang_is_told_how_many_pods_are_missing() -> None:
+    answer = fit.would_fit(cluster("n1"), gang("a", 4, 1)[:3])
+    assert answer == {"fits": False, "never": False, "reason": "3 of 4 pods exist"}
+
+
+def test_plain_pods_always_fit() -> None:
+    answer = fit.would_fit(cluster("n1"), [decode.pod(pod("t/plain"))])
+    assert answer["fits"] is True

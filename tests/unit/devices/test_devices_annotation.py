@@ -1,0 +1,180 @@
+"""The node's annotations: what is written is read again, and what is bad is as good as none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import device_boxes as boxes
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.core.devices import (
+    Link,
+    Matrix,
+    Nic,
+    NodeDevices,
+    Unreadable,
+    parse_annotation,
+    parse_in_use,
+    read_in_use,
+    read_topology,
+    write_in_use,
+    write_topology,
+)
+
+GOOD: dict[str, Any] = {
+    "v": 1,
+    "gpus": 3,
+    "links": {"0-1": "NV2", "2-0": "SOC", "1-2": "NODE"},
+    "numa": [0, 0, -1],
+    "nics": [{"name": "mlx5_0", "numa": 0, "near": [1, 0], "later": True}],
+    "uuids": ["GPU-a", "GPU-b", "GPU-c"],
+    "later": {},
+}
+
+
+def test_a_topology_is_read() -> None:
+    assert parse_annotation(json.dumps(GOOD)) == NodeDevices(
+        Matrix(
+            3,
+            (Link(0, 1, "NV2"), Link(0, 2, "SYS"), Link(1, 2, "NODE")),
+            (0, 0, None),
+            (Nic("mlx5_0", 0, (0, 1)),),
+        ),
+        ("GPU-a", "GPU-b", "GPU-c"),
+    )
+
+
+def test_only_the_number_of_gpus_is_needed() -> None:
+    assert parse_annotation('{"v":1,"gpus":2}') == NodeDevices(Matrix(2, numa=(None, None)))
+
+
+def test_a_word_of_a_later_driver_costs_only_its_pair() -> None:
+    devices = parse_annotation('{"v":1,"gpus":3,"links":{"0-1":"WARP9","1-2":"NV1"}}')
+
+    assert devices is not None
+    assert devices.matrix.links == (Link(1, 2, "NV1"),)
+
+
+def test_of_two_words_for_one_pair_the_weaker_counts() -> None:
+    devices = parse_annotation('{"v":1,"gpus":2,"links":{"0-1":"NV2","1-0":"PHB"}}')
+
+    assert devices is not None
+    assert devices.matrix.links == (Link(0, 1, "PHB"),)
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [boxes.dgx1_v100(), boxes.dgx_a100(), boxes.power9(), Matrix(0), Matrix(2, mig=(1,))],
+    ids=["v100", "a100", "power9", "none", "mig"],
+)
+def test_what_is_written_is_read_again(matrix: Matrix) -> None:
+    text = write_topology(NodeDevices(matrix, tuple(f"GPU-{at}" for at in range(matrix.gpus))))
+
+    devices = parse_annotation(text)
+
+    assert devices is not None
+    assert write_topology(devices) == text
+    assert devices.matrix.links == matrix.links
+    assert (devices.matrix.nics, devices.matrix.mig) == (matrix.nics, matrix.mig)
+
+
+def test_nodes_of_one_make_share_their_matrix() -> None:
+    one, other = (
+        parse_annotation(write_topology(NodeDevices(boxes.dgx1_p100(), (f"{name}",) * 8)))
+        for name in "ab"
+    )
+
+    assert one is not None
+    assert other is not None
+    assert one.uuids != other.uuids
+    assert one.matrix is other.matrix
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"v": 2}, "v is 2; only version 1 is known"),
+        ({"v": None}, "v is null"),
+        ({"v": True}, "v is a boolean"),
+        ({"gpus": None}, "gpus has null"),
+        ({"gpus": 65}, "gpus has 65"),
+        ({"gpus": True}, "gpus has a boolean"),
+        ({"gpus": 2.0}, "gpus has 2.0"),
+        ({"links": []}, "links is a list"),
+        ({"links": {"0-3": "SYS"}}, 'links has "0-3", which is no pair of 3 GPUs'),
+        ({"links": {"1-1": "X"}}, 'links has "1-1"'),
+        ({"links": {"a": "SYS"}}, 'links has "a"'),
+        ({"links": {"0-1": 2}}, 'links["0-1"] has 2, not a text'),
+        ({"numa": [0, 1]}, "numa has 2 entries for 3 GPUs"),
+        ({"numa": [0, 1, "x"]}, 'numa has "x"'),
+        ({"nics": {}}, "nics is an object, not a list"),
+        ({"nics": [1]}, "nics has 1, not an object"),
+        ({"nics": [{"near": []}]}, "nics[].name has null"),
+        ({"nics": [{"name": "a", "near": [3]}]}, "nics[].near has 3"),
+        ({"uuids": ["a"]}, "uuids has 1 entries for 3 GPUs"),
+        ({"mig": [3]}, "mig has 3"),
+    ],
+)
+def test_a_bad_topology_is_none_with_a_reason(change: dict[str, Any], reason: str) -> None:
+    text = json.dumps(GOOD | change)
+
+    read = read_topology(text)
+
+    assert parse_annotation(text) is None
+    assert isinstance(read, Unreadable)
+    assert read.reason.startswith(reason)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "1", '"x"', "[" * 100_000, "{}"])
+def test_what_is_no_such_object_is_none(text: str) -> None:
+    assert parse_annotation(text) is None
+    assert parse_in_use(text) is None
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["v", *GOOD, "mig", "in_use"]), json_values).map(
+        lambda changes: json.dumps(GOOD | changes)
+    )
+    | st.text()
+)
+def test_nothing_is_raised_whatever_stands_there(text: str) -> None:
+    topology, in_use = read_topology(text), read_in_use(text)
+
+    assert isinstance(topology, NodeDevices | Unreadable)
+    assert isinstance(in_use, dict | Unreadable)
+    if isinstance(topology, NodeDevices):
+        assert read_topology(write_topology(topology)) == topology
+
+
+def test_use_is_written_and_read() -> None:
+    text = write_in_use({"uid-b": (3, 1), "uid-a": (0,)})
+
+    assert text == '{"v":1,"in_use":{"uid-a":[0],"uid-b":[1,3]}}'
+    assert parse_in_use(text) == {"uid-a": (0,), "uid-b": (1, 3)}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"v":1}', "in_use is null, not an object"),
+        ('{"v":1,"in_use":{"u":0}}', 'in_use["u"] is 0, not a list'),
+        ('{"v":1,"in_use":{"u":[64]}}', 'in_use["u"] has 64'),
+        ('{"v":1,"in_use":{"u":[-1]}}', 'in_use["u"] has -1'),
+    ],
+)
+def test_bad_use_is_none_with_a_reason(text: str, reason: str) -> None:
+    read = read_in_use(text)
+
+    assert parse_in_use(text) is None
+    assert isinstance(read, Unreadable)
+    assert read.reason.startswith(reason)

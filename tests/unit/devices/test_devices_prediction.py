@@ -1,0 +1,109 @@
+"""What the engine asks of a node: what is taken, what a new pod would get, how good that is."""
+
+from __future__ import annotations
+
+import device_boxes as boxes
+import pytest
+
+from scheduler.core.devices import (
+    IN_USE_KEY,
+    TOPOLOGY_KEY,
+    Matrix,
+    NodeDevices,
+    choose,
+    choose_on,
+    grade,
+    predict,
+    taken,
+    write_in_use,
+    write_topology,
+)
+
+
+def annotations(matrix: Matrix, in_use: dict[str, tuple[int, ...]] | None = None) -> dict[str, str]:
+    found = {TOPOLOGY_KEY: write_topology(NodeDevices(matrix))}
+    return found if in_use is None else {**found, IN_USE_KEY: write_in_use(in_use)}
+
+
+def test_a_member_gets_what_is_best_of_the_rest() -> None:
+    node = annotations(boxes.dgx1_v100())
+
+    assert predict(node, (), 2) == (0, 3)
+    assert predict(node, (0, 3), 2) == (1, 2)
+    assert predict(node, range(7), 1) == (7,)
+
+
+def test_no_prediction() -> None:
+    node = annotations(boxes.power9())
+
+    assert predict({}, (), 1) is None
+    assert predict({TOPOLOGY_KEY: "{"}, (), 1) is None
+    assert predict(node, (0, 1, 2), 2) is None
+    assert predict(node, (), 0) is None
+
+
+def test_members_planned_together_get_different_gpus() -> None:
+    node, held = annotations(boxes.power9()), set[int]()
+
+    for _ in range(2):
+        gpus = predict(node, held, 2)
+        assert gpus is not None
+        assert held.isdisjoint(gpus)
+        held |= set(gpus)
+
+    assert predict(node, held, 1) is None
+
+
+def test_what_is_taken_is_what_living_pods_have() -> None:
+    """The kubelet forgets pods late: uid-gone is in the annotation, and no more on the node."""
+    node = annotations(boxes.power9(), {"uid-a": (0, 1), "uid-gone": (2,)})
+
+    assert taken(node, {"uid-a": 2}) == {0, 1}
+    assert taken(node, {}) == set()
+
+
+def test_a_prediction_counts_until_the_agent_has_published() -> None:
+    node = annotations(boxes.power9(), {"uid-a": (0,)})
+
+    assert taken(node, {"uid-a": 1, "uid-new": 1}, {"uid-new": (3,)}) == {0, 3}
+    assert taken(node, {"uid-a": 1}, {"uid-a": (2,)}) == {0}
+
+
+@pytest.mark.parametrize(
+    ("node", "holders", "predicted"),
+    [
+        (annotations(boxes.power9()), {"uid-a": 1}, {"uid-a": (0,)}),
+        (annotations(boxes.power9(), {}), {"uid-a": 1}, {}),
+        (annotations(boxes.power9(), {"uid-a": (0,)}), {"uid-a": 2}, {}),
+        (annotations(boxes.power9(), {"uid-a": (0,), "uid-b": (0,)}), {"uid-a": 1, "uid-b": 1}, {}),
+        (annotations(boxes.power9(), {"uid-a": (0,)}), {"uid-a": 1, "uid-b": 1}, {"uid-b": (0,)}),
+        ({IN_USE_KEY: "{"}, {"uid-a": 1}, {}),
+    ],
+    ids=["not-published", "not-yet", "in-part", "shared", "prediction-was-wrong", "bad"],
+)
+def test_what_is_taken_cannot_be_told(
+    node: dict[str, str], holders: dict[str, int], predicted: dict[str, tuple[int, ...]]
+) -> None:
+    assert taken(node, holders, predicted) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("SYS", 0), ("NODE", 1), ("PIX", 3), ("NV1", 4), ("XGMI", 4), ("NV4", 7), ("NV18", 10)],
+)
+def test_the_grade_of_a_link(word: str, expected: int) -> None:
+    choice = choose(boxes.box(3, lambda a, b: word), range(3), 3)
+
+    assert choice is not None
+    assert grade(choice) == expected
+
+
+def test_nodes_compare_by_grade() -> None:
+    def graded(matrix: Matrix, held: tuple[int, ...], count: int) -> int:
+        choice = choose_on(annotations(matrix), held, count)
+        assert choice is not None
+        return grade(choice)
+
+    assert graded(boxes.power9(), (), 2) > graded(boxes.power9(), (0, 2), 2)
+    assert graded(boxes.nvswitch(), (0,), 4) > graded(boxes.dgx1_v100(), (), 4)
+    assert graded(boxes.power9(), (0, 2), 1) == 10
