@@ -124,16 +124,23 @@ def _convert(name: str, kind: Any, value: Any) -> Any:
     return _texts(name, value)
 
 
+_PAUSES = frozenset(
+    {"retry_s", "retry_max_s", "nominate_again_s", "backoff_s", "backoff_max_s", "timeout_s"}
+)
+"""Settings of which 0 would mean to try again without any pause, for ever."""
+
+
 def _seconds(name: str, value: Any) -> float:
+    least = 0.001 if name in _PAUSES else 0.0
     try:
         if isinstance(value, bool):
             raise ValueError
         seconds = float(value)
-        if not 0 <= seconds < 1e9:
+        if not least <= seconds < 1e9:
             raise ValueError
     except (TypeError, ValueError) as error:
         raise SettingsError(
-            f"setting {name!r}: {value!r} is not a number of seconds from 0 to 1e9"
+            f"setting {name!r}: {value!r} is not a number of seconds from {least:g} to 1e9"
         ) from error
     return seconds
 

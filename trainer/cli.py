@@ -18,8 +18,14 @@ import typer
 from typer.core import TyperCommand
 
 from trainer.errors import SettingsError, TrainerError
-from trainer.interruption import EXIT_CODE
-from trainer.settings import LaunchSettings, TrainSettings, environment, help_of
+from trainer.interruption import EXIT_CODE, RETRY_CODE
+from trainer.settings import (
+    LaunchSettings,
+    PreflightSettings,
+    TrainSettings,
+    environment,
+    help_of,
+)
 
 CONFIGURATION_ERROR = 2
 
@@ -41,6 +47,10 @@ class Verbatim(TyperCommand):
 
 def _train(name: str) -> Any:
     return typer.Option(help=help_of(TrainSettings, name), show_default=False)
+
+
+def _preflight(name: str) -> Any:
+    return typer.Option(help=help_of(PreflightSettings, name), show_default=False)
 
 
 def _launch(name: str) -> Any:
@@ -158,6 +168,39 @@ def _show_env(settings: LaunchSettings, facts_file: Path | None, as_json: bool) 
     return CONFIGURATION_ERROR if found["errors"] else 0
 
 
+@app.command("preflight")
+def preflight_command(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    deadline: Annotated[float | None, _preflight("deadline")] = None,
+    timeout: Annotated[float | None, _preflight("timeout")] = None,
+    size_mib: Annotated[int | None, _preflight("size_mib")] = None,
+    repeats: Annotated[int | None, _preflight("repeats")] = None,
+    min_gbps: Annotated[float | None, _preflight("min_gbps")] = None,
+    min_share: Annotated[float | None, _preflight("min_share")] = None,
+    min_allreduce_gbps: Annotated[float | None, _preflight("min_allreduce_gbps")] = None,
+) -> None:
+    """Check a gang before it trains: run in every pod, it names what is missing or slow."""
+    settings = PreflightSettings.load(environment(), locals())
+    raise typer.Exit(_run_preflight(settings, as_json))
+
+
+def _run_preflight(settings: PreflightSettings, as_json: bool) -> int:
+    from trainer import preflight
+    from trainer.launch import plan_here, surroundings
+    from trainer.worker import read_worker
+
+    env = surroundings(environment())
+    chosen, machine = plan_here(LaunchSettings.load(env, {}), env)
+    below_launcher = read_worker(env) if "LOCAL_RANK" in env else None
+    worker = below_launcher or preflight.pod_as_worker(chosen.world)
+    found = preflight.run(worker, settings, machine, preflight.problems_of(chosen.decisions))
+    if worker.rank == 0:
+        typer.echo(found.as_json() if as_json else preflight.table(found), nl=as_json)
+    for problem in found.problems:
+        typer.echo(f"muster-train: {problem}", err=True)
+    return 0 if found.ok else RETRY_CODE
+
+
 @contextmanager
 def _paused_collector() -> Iterator[None]:
     """Importing makes a million objects that stay; collecting among them costs a tenth of it."""
@@ -188,7 +231,7 @@ def run(args: Sequence[str] | None = None) -> int:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except TrainerError as error:
         typer.echo(f"muster-train: {error}", err=True)
-        return CONFIGURATION_ERROR
+        return RETRY_CODE if error.retry else CONFIGURATION_ERROR
     return 0
 
 

@@ -15,7 +15,12 @@ Every message says what is wrong, with the name and the value, and what to do ab
 
 
 class TrainerError(Exception):
-    """Base of all of them; the command line prints it without a traceback and exits with 2."""
+    """Base of all of them; the command line prints it without a traceback and exits with 2, or
+    with 138 where another try or another node may do.
+    """
+
+    retry = False
+    """Whether the same may work later, or elsewhere."""
 
 
 class SettingsError(TrainerError):
@@ -37,9 +42,13 @@ class WorldError(TrainerError):
 class RendezvousError(TrainerError):
     """Ranks that did not meet in time, or that do not fit together."""
 
+    retry = True
+
 
 class PreflightError(TrainerError):
     """A check before the run that found a fault."""
+
+    retry = True
 
 
 class DataError(TrainerError):

@@ -11,6 +11,12 @@ EXIT_CODE = 128 + signal.SIGTERM
 """What a shell reports for a process that SIGTERM ended. Controllers retry codes over 127."""
 
 
+RETRY_CODE = 128 + signal.SIGUSR1
+"""For what another try, or another node, may cure: Kubeflow retries 138 and the codes of signals,
+and takes codes below 128 for mistakes that stay.
+"""
+
+
 class StopFlag:
     """Set by SIGTERM. Every rank puts its own into a collective, so all stop at one step."""
 

@@ -21,14 +21,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from trainer import harms, hints, launchers, nccl, pod_annotations, ports, probe, world
+from trainer import harms, hints, launchers, nccl, pod_annotations, ports, probe, reach, world
 from trainer.backend import Backend, Devices, choose_backend, devices_of
-from trainer.errors import WorldError
+from trainer.errors import PreflightError, WorldError
 from trainer.facts import Machine
 from trainer.hints import FoundHint, Hint
 from trainer.interruption import EXIT_CODE
 from trainer.routes import outgoing
-from trainer.settings import HintSource, LaunchSettings, environment, flag, help_of
+from trainer.settings import (
+    HintSource,
+    LaunchSettings,
+    PreflightSettings,
+    environment,
+    flag,
+    help_of,
+)
 
 log = logging.getLogger("muster.launch")
 
@@ -44,6 +51,10 @@ ones in it, and some restarts fail with connections refused."""
 LINGER = 0.5
 """Seconds that a launcher stays after a success. One of them serves the store at which all meet
 once more before they leave, and torchrun prints a traceback in those it deserts too early."""
+
+PREFLIGHT_OFFSET = 2
+"""The checks meet above torchrun's port: a store that closes and one that opens on the same port
+would be taken for each other."""
 
 PORT_SECONDS = 300
 """How long the other pods wait for the first to say which port it took."""
@@ -195,12 +206,15 @@ def launch(args: Sequence[str]) -> int:
     args = _without_separator(args)
     settings, said = _said(args)
     env = surroundings(environment())
-    chosen, _ = plan_here(settings, env, said)
+    chosen, machine = plan_here(settings, env, said)
     _announce(chosen)
     if chosen.decisions.errors:
         raise WorldError("; ".join(chosen.decisions.errors))
     _apply(chosen.variables)
     _agree_on_port(chosen)
+    _reach_first_pod(settings, chosen.world)
+    if settings.preflight:
+        _preflight(chosen, machine)
     options = _parser().parse_args(args)
     _prepare(options, chosen.world)
     return _run(options)
@@ -243,6 +257,43 @@ def _agree_on_port(chosen: Plan) -> None:
         port = ports.find(chosen.gang, chosen.world.master_addr, PORT_SECONDS)
     os.environ["PET_MASTER_PORT"] = str(port)
     log.info("port %d, derived from gang %s", port, chosen.gang)
+
+
+def _reach_first_pod(settings: LaunchSettings, pods: world.LaunchWorld) -> None:
+    """torchrun waits, too, but for 15 minutes and without saying for what.
+
+    Raises PreflightError with host, port and seconds.
+    """
+    point = pods.meeting_point
+    if point is None or pods.max_nodes == 1 or not settings.reach_timeout:
+        return
+    host, port = point[0], int(os.environ.get("PET_MASTER_PORT") or point[1])
+    if pods.static and pods.node_rank == 0:
+        if not ports.is_free(port):
+            raise PreflightError(
+                f"port {port} of this pod is taken already, and the gang is to meet there; set "
+                "MASTER_PORT in all pods to another"
+            )
+    elif pods.static or not reach.is_here(host):
+        found = reach.wait_for(host, port, settings.reach_timeout)
+        log.info("first pod reached at %s:%d after %.1f s", found.address, port, found.seconds)
+
+
+def _preflight(chosen: Plan, machine: Machine) -> None:
+    """Raises PreflightError for what the checks find."""
+    from trainer import preflight
+
+    if chosen.world.max_nodes == 1:
+        return
+    point = chosen.world.meeting_point
+    said = int(os.environ.get("PET_MASTER_PORT") or (point[1] if point else 0))
+    worker = preflight.pod_as_worker(chosen.world, said + PREFLIGHT_OFFSET)
+    limits = PreflightSettings.load(environment(), {})
+    found = preflight.run(worker, limits, machine, preflight.problems_of(chosen.decisions))
+    if worker.rank == 0:
+        sys.stderr.write(preflight.table(found))
+    if not found.ok:
+        raise PreflightError("; ".join(found.problems))
 
 
 def _apply(variables: Mapping[str, str | None]) -> None:

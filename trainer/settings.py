@@ -212,11 +212,63 @@ class LaunchSettings(_Settings):
         ),
     )
 
+    reach_timeout: int = field(
+        default=600,
+        metadata=text(
+            "Seconds for the first pod's name to resolve and its port to open; 0 leaves the "
+            "waiting to torchrun."
+        ),
+    )
+    preflight: bool = field(
+        default=False,
+        metadata=text(
+            "Before the workers start, check that all pods are there and that the network between "
+            "them is as fast as it should be (see muster-train preflight)."
+        ),
+    )
+
     def __post_init__(self) -> None:
+        _at_least("reach_timeout", self.reach_timeout, 0)
         _one_of("backend", self.backend, ("nccl", "gloo", "hccl", "mpi", None))
         _one_of("rdma", self.rdma, ("auto", "expected", "required"))
         _at_least("grace", self.grace, 2)
         _at_least("flight_recorder", self.flight_recorder, 0)
+
+
+@dataclass(frozen=True)
+class PreflightSettings(_Settings):
+    """What the checks before a run want to see."""
+
+    deadline: float = field(
+        default=300.0,
+        metadata=text("Seconds for all ranks to come, the first pod's name and port included."),
+    )
+    timeout: float = field(
+        default=60.0, metadata=text("Seconds after which one transfer counts as stuck.")
+    )
+    size_mib: int = field(
+        default=16, metadata=text("MiB of one transfer between two ranks, and of an all-reduce.")
+    )
+    repeats: int = field(default=3, metadata=text("Transfers of each kind; the fastest counts."))
+    min_gbps: float = field(
+        default=0.0,
+        metadata=text(
+            "Gbit/s that every pair of ranks must reach; 0 compares with the median pair instead."
+        ),
+    )
+    min_share: float = field(
+        default=0.3,
+        metadata=text("Share of the median pair's speed below which a pair counts as slow."),
+    )
+    min_allreduce_gbps: float = field(
+        default=0.0, metadata=text("Gbit/s of bus bandwidth that an all-reduce must reach.")
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("size_mib", "repeats"):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("deadline", "timeout", "min_gbps", "min_share", "min_allreduce_gbps"):
+            _at_least(name, getattr(self, name), 0)
 
 
 @dataclass(frozen=True)

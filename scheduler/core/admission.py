@@ -53,12 +53,14 @@ def _try(turn: Turn, gang: Gang) -> None:
     if isinstance(partners, Refusal):
         _refuse(turn, gang, partners)
         return
-    plans = _plan_together(state, [gang, *partners])
+    # Always in the same order, whichever of them is due: partners are refused as one.
+    unit = sorted([gang, *partners], key=lambda member: member.key)
+    plans = _plan_together(state, unit)
     if isinstance(plans, Refusal):
-        for member in (gang, *partners):
+        for member in unit:
             _refuse(turn, member, plans)
         return
-    for member, found in zip((gang, *partners), plans, strict=True):
+    for member, found in zip(unit, plans, strict=True):
         for key in found.taken:
             starting.release(turn, state.gangs[key], keep_binding=True)
             turn.touch(key)

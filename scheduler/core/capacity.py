@@ -17,6 +17,9 @@ Bools = npt.NDArray[np.bool_]
 MASKS_KEPT = 256
 """Verdicts by constraints that are kept; a cluster rarely sees more kinds of pod at once."""
 
+_PASSING = "node.kubernetes.io/"
+"""Taints with this prefix come and go with a node's condition."""
+
 _NODE_LIMIT = 2**61
 _REQUEST_LIMIT = 2**62
 # Sums are exact integers of any size; the arrays hold 64 bits. A node is cut off below the largest
@@ -82,6 +85,7 @@ class Ledger:
         self._frame: Frame | None = None
         self._stale: set[str] = set()
         self._masks: dict[Constraints, Bools] = {}
+        self._pristine: dict[Constraints, Bools] = {}
         self.shape_version = 0
         """Changes when a node comes, goes or is relabelled."""
 
@@ -172,6 +176,18 @@ class Ledger:
             for resource, amount in room.node.allocatable.items()
         }
 
+    def row(self, name: str, given_back: Mapping[str, int]) -> list[int]:
+        """A node's free row in the frame's columns, as if these sums were given back there."""
+        room = self._rooms[name]
+        have = room.node.allocatable if room.node else {}
+        return [
+            min(
+                max(0, have.get(key, 0) - room.used.get(key, 0) + given_back.get(key, 0)),
+                _NODE_LIMIT,
+            )
+            for key in self.frame().column
+        ]
+
     def over(self, name: str) -> bool:
         """Whether more is claimed on a node than it has, of any resource."""
         room = self._rooms.get(name)
@@ -219,6 +235,21 @@ class Ledger:
             self._masks[constraints] = found
         return found
 
+    def pristine_mask(self, constraints: Constraints) -> Bools:
+        """Per row whether the node could take such pods if all were well with it.
+
+        Readiness, cordons and the taints that go with them pass; labels and other taints stay.
+        """
+        frame = self.frame()
+        found = self._pristine.get(constraints)
+        if found is None:
+            if len(self._pristine) >= MASKS_KEPT:
+                self._pristine.pop(next(iter(self._pristine)))
+            nodes = (self._rooms[name].node for name in frame.names)
+            verdicts = [node is not None and usable(constraints, pristine(node)) for node in nodes]
+            found = self._pristine[constraints] = np.array(verdicts, dtype=np.bool_)
+        return found
+
     def without_ports(self, ports: tuple[HostPort, ...]) -> Bools:
         """Per row whether none of these host ports is taken there."""
         names = self.frame().names
@@ -234,6 +265,7 @@ class Ledger:
     def _forget_frame(self) -> None:
         self._frame = None
         self._masks.clear()
+        self._pristine.clear()
 
     def _sweep(self, name: str) -> None:
         room = self._rooms[name]
@@ -258,6 +290,8 @@ class Ledger:
         row = self._frame.row[node.name]
         for constraints, mask in self._masks.items():
             mask[row] = usable(constraints, node)
+        for constraints, mask in self._pristine.items():
+            mask[row] = usable(constraints, pristine(node))
 
     def _ports_taken(self, room: _Room, ports: tuple[HostPort, ...]) -> bool:
         return any(
@@ -267,10 +301,24 @@ class Ledger:
         )
 
 
+def helps(before: Node | None, node: Node) -> bool:
+    """Whether a change of a node may give room to anyone: most heartbeats change nothing."""
+    if before is None or _gate(before) != _gate(node):
+        return True
+    have = before.allocatable
+    return any(amount > have.get(name, 0) for name, amount in node.allocatable.items())
+
+
 def _gate(node: Node) -> tuple[object, ...]:
     """All of a node that verdicts depend on."""
     flags = node.unschedulable, node.ready, node.deleting, node.avoid
     return node.labels, node.taints, flags
+
+
+def pristine(node: Node) -> Node:
+    """The node as it would be when all is well with it."""
+    taints = tuple(taint for taint in node.taints if not taint.key.startswith(_PASSING))
+    return Node(name=node.name, labels=node.labels, taints=taints)
 
 
 def usable(constraints: Constraints, node: Node) -> bool:

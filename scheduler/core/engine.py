@@ -86,6 +86,7 @@ def _world(turn: Turn, event: Event) -> bool:
 
 def _call(turn: Turn, event: Event) -> None:
     """Answer the scheduler, or take an outcome or the time."""
+    turn.looks_up = isinstance(event, Filter | Prioritize | Preempt)
     match event:
         case Filter():
             turn.reply = answers.on_filter(turn, event)

@@ -264,16 +264,16 @@ class Terms:
     options: Options
     group_fault: str = ""
 
-    @property
-    def min(self) -> int:
-        """Members that must be there at once."""
-        by_role = sum(number for _, number in self.options.role_min)
-        return max(self.options.min_available or self.options.size or 1, by_role)
+    min: int = field(init=False)
+    """Members that must be there in all."""
+    least: int = field(init=False)
+    """Members that must be there at once for the first phase."""
 
-    @property
-    def least(self) -> int:
-        """Members that must be there at once for the first phase."""
-        return min(self.options.first or self.min, self.min)
+    def __post_init__(self) -> None:
+        by_role = sum(number for _, number in self.options.role_min)
+        least = max(self.options.min_available or self.options.size or 1, by_role)
+        object.__setattr__(self, "min", least)
+        object.__setattr__(self, "least", min(self.options.first or least, least))
 
     def lacking(self, gang: Gang, *wanted: Status) -> int:
         """Members missing to the first phase, with only these."""

@@ -26,6 +26,10 @@ _RECORDED = {
 
 def settle(turn: Turn) -> None:
     """Judge and plan until nothing changes any more."""
+    if not turn.state.synced:
+        # Judged once the list is whole: until then every pod would be judged in vain.
+        turn.touched.clear()
+        return
     for pod in turn.rejected:
         if pod.uid in turn.state.gang_of:
             starting.evict(turn, pod, f"node {pod.node} rejected it; it is to be replaced")
@@ -37,7 +41,7 @@ def settle(turn: Turn) -> None:
         for key in fresh:
             looked_at[key] = None
             review(turn, key)
-        if not turn.touched and not (turn.state.synced and admission.plan(turn, fresh)):
+        if not turn.touched and (turn.looks_up or not admission.plan(turn, fresh)):
             break
     for key in looked_at | turn.told:
         _finish(turn, key)
@@ -65,10 +69,13 @@ def review(turn: Turn, key: GangKey) -> None:
         gang.memory.refusal = None
         starting.release(turn, gang, keep_binding=True)
     _check_min(turn, gang)
+    _check_home(turn, gang)
     gang.life = judge(gang, terms_of(state, gang))
     _update_memory(turn, gang, before.stage if before else None)
     _relax(turn, gang)
     _update_index(state, gang)
+    if gang.stage is not Stage.QUEUED:
+        _end_kept(turn, gang)
 
 
 def _relax(turn: Turn, gang: Gang) -> None:
@@ -92,6 +99,7 @@ def _next_relaxation(gang: Gang, levels: int) -> list[float]:
 def _forget(turn: Turn, gang: Gang) -> None:
     """The last pod is gone: so is the generation and all that is remembered of it."""
     state = turn.state
+    _end_kept(turn, gang)
     del state.gangs[gang.key]
     state.wanting.pop(gang.key, None)
     if state.broken.pop(gang.key, None) is not None or gang.memory.lost:
@@ -118,6 +126,32 @@ def _check_min(turn: Turn, gang: Gang) -> None:
         return
     if planning.missing(gang):
         starting.release(turn, gang, keep_binding=can_complete(gang))
+
+
+def _end_kept(turn: Turn, gang: Gang) -> None:
+    """Open the nodes that were kept for a gang which needs them no more."""
+    if turn.state.kept is not None and turn.state.kept.gang == gang.key:
+        turn.state.kept = None
+        turn.state.gains += 1
+
+
+def _check_home(turn: Turn, gang: Gang) -> None:
+    """Give back open seats outside the domain in which members turn out to live."""
+    state = turn.state
+    stated = gang.life.options.required if gang.life else ""
+    movable = [uid for uid in gang.reserved if uid not in state.binding] if stated else []
+    level = planning.required_level(state, gang) if movable else None
+    if level is None:
+        return
+    homes = {_domain(state, state.pods[uid].node, level) for uid in gang.by_status[Status.SEATED]}
+    if homes and any(
+        _domain(state, state.reservations[uid].node, level) not in homes for uid in movable
+    ):
+        starting.release(turn, gang, keep_binding=True)
+
+
+def _domain(state: State, node: str, level: int) -> tuple[str | None, ...]:
+    return state.topology().path(node)[: level + 1]
 
 
 def _is_usable(state: State, uid: str) -> bool:

@@ -119,9 +119,18 @@ def _number(state: State, gang: Gang) -> int:
     if len(state.asks) >= _ASKS_KEPT:
         state.asks.clear()
         state.refused.clear()
-    options = gang.life.options if gang.life else None
-    asked: Hashable = (options, gang.memory.relaxed, gang.priority, tuple(counted.items()))
+    asked: Hashable = (_shape(gang), gang.priority, tuple(counted.items()))
     return state.asks.setdefault(asked, state.next_ask())
+
+
+def _shape(gang: Gang) -> Hashable:
+    """All of a gang's options that its placement depends on."""
+    if gang.life is None:
+        return None
+    stated = gang.life.options
+    segments = stated.segment_size, stated.segment_level
+    level = stated.required, gang.memory.relaxed, stated.preferred, stated.relax_after is None
+    return gang.life.min, gang.life.least, stated.role_min, level, segments, stated.max_runtime
 
 
 # ── one attempt ──

@@ -43,7 +43,8 @@ def member_fits(free: IntArray, request: IntArray, cap: int | None = None) -> In
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attempt:
-    """Seats per role; `missing` is the first role that found no room, with what it was told."""
+    """Seats per role, in the order in which they were placed; `missing` is the first role that
+    found no room, with what it was told."""
 
     seats: dict[int, Seats]
     missing: tuple[int, NoRoom] | None

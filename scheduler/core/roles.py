@@ -57,7 +57,7 @@ def place_roles(
     problem = RoleProblem(fabric, tuple(roles), free, tuple(accelerators), common)
     largest_first, *others = problem.orders()
     tried = [problem.attempt(largest_first)]
-    if not _proven(problem, tried[0], largest_first[0]):
+    if not _proven(problem, tried[0]):
         tried += [problem.attempt(order) for order in others]
         tried += _single_domains(problem, tried[0], largest_first)
     placed = [attempt for attempt in tried if attempt.missing is None]
@@ -81,14 +81,15 @@ def _check(fabric: Fabric, roles: Sequence[RoleAsk], free: IntArray) -> None:
             raise ValueError(f"role {number}: mask has shape {role.mask.shape}")
 
 
-def _proven(problem: RoleProblem, attempt: Attempt, first: int) -> bool:
+def _proven(problem: RoleProblem, attempt: Attempt) -> bool:
     """Whether the domains and nodes are the fewest possible.
 
-    They are if all roles together need no more than the first alone, and no member is on a last
-    resort: any answer has at least what that role needs.
+    They are if all roles together need no more than the one placed first alone, and no member is
+    on a last resort: any answer has at least what that role needs.
     """
     if attempt.missing is not None:
         return False
+    first = next(iter(attempt.seats))
     counts = 2 + problem.fabric.levels + 1
     together, _ = _key(problem, attempt.seats)
     alone, _ = _key(problem, {first: attempt.seats[first]})

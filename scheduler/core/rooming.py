@@ -49,11 +49,12 @@ def room_of(state: State, gang: Gang, lower: Sequence[str]) -> Room:
     free, copied = frame.free, False
     for name, amounts in _kept_seats(state, gang):
         free, copied = (free if copied else free.copy()), True
-        _add(frame, free, name, amounts, -1)
-    for uid in lower:
-        free, copied = (free if copied else free.copy()), True
-        reservation = state.reservations[uid]
-        _add(frame, free, reservation.node, state.pods[uid].requests, 1)
+        _take(frame, free, name, amounts)
+    for name, amounts in _sums(state, lower).items():
+        if name in frame.row:
+            free, copied = (free if copied else free.copy()), True
+            kept = free[frame.row[name]] - frame.free[frame.row[name]]
+            free[frame.row[name]] = state.ledger.row(name, amounts) + kept
     if copied:
         np.maximum(free, 0, out=free)
     rows = _open_rows(state, frame)
@@ -79,14 +80,24 @@ def is_behind(state: State, gang: Gang) -> bool:
     return runtime is None or kept.until is None or state.now + runtime > kept.until
 
 
-def _add(frame: Frame, table: Ints, node: str, amounts: Resources, sign: int) -> None:
+def _sums(state: State, lower: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Node -> what these reservations take there in all."""
+    sums: dict[str, dict[str, int]] = {}
+    for uid in lower:
+        on_node = sums.setdefault(state.reservations[uid].node, {})
+        for name, amount in state.pods[uid].requests.items():
+            on_node[name] = on_node.get(name, 0) + amount
+    return sums
+
+
+def _take(frame: Frame, table: Ints, node: str, amounts: Resources) -> None:
     row = frame.row.get(node)
     if row is None:
         return
     for name, amount in amounts.items():
         column = frame.column.get(name)
         if column is not None:
-            table[row, column] += sign * min(amount, 2**60)
+            table[row, column] -= min(amount, 2**60)
 
 
 def _kept_seats(state: State, gang: Gang) -> list[tuple[str, Resources]]:
@@ -161,10 +172,18 @@ def living(state: State, gang: Gang, frame: Frame) -> Ints | None:
     return np.bincount(rows, minlength=len(frame.names)).astype(np.int64)
 
 
-def home(state: State, level: int | None, near: Ints | None) -> Bools | None:
-    """With a required level: the rows of the domains that living members occupy."""
-    if level is None or near is None:
+def home(state: State, gang: Gang, frame: Frame, level: int | None) -> Bools | None:
+    """With a required level: the rows of the domains that bound members occupy.
+
+    Members whose seats are only reserved count where nobody is bound yet.
+    """
+    if level is None:
+        return None
+    nodes = [state.pods[uid].node for uid in gang.by_status[Status.SEATED]]
+    nodes = nodes or [state.reservations[uid].node for uid in gang.reserved]
+    rows = [frame.row[node] for node in nodes if node in frame.row]
+    if not rows:
         return None
     domains = state.topology().fabric.domains[level]
-    homes = np.unique(domains[near > 0])
+    homes = np.unique(domains[rows])
     return np.asarray(np.isin(domains, homes[homes >= 0]), dtype=np.bool_)

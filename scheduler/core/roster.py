@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core import health, hints, ranking
+from scheduler.core import capacity, health, hints, ranking
 from scheduler.core.booking import end_reservation
 from scheduler.core.gang import Gang, Memory, Seat, Status, status
 from scheduler.core.state import State, Turn
@@ -24,7 +24,8 @@ def node_seen(turn: Turn, node: Node) -> None:
         return
     turn.state.ledger.put_node(node)
     turn.state.lost_nodes.pop(node.name, None)
-    turn.state.gains += 1
+    if capacity.helps(before, node):
+        turn.state.gains += 1
     turn.suspect[node.name] = None
 
 

@@ -108,7 +108,7 @@ def seat(effort: Effort, pods: Sequence[Pod]) -> Plan | NoRoom:
 
 def _alike(effort: Effort, kind: Kind, pods: Sequence[Pod]) -> Plan | NoRoom:
     near = living(effort.state, effort.gang, effort.room.frame)
-    within = home(effort.state, effort.level, near)
+    within = home(effort.state, effort.gang, effort.room.frame, effort.level)
     outcome = NoRoom(0, None)
     for narrowed in _narrowings(effort, pods, within):
         found = place(effort.fabric, effort.ask(kind, len(pods), narrowed, near))
@@ -143,7 +143,9 @@ def _segments(effort: Effort, kind: Kind, pods: Sequence[Pod], size: int) -> Pla
         return _alike(effort, kind, pods)
     whole, rest = divmod(len(pods), size)
     near = living(effort.state, effort.gang, effort.room.frame)
-    ask = effort.ask(kind, len(pods), home(effort.state, effort.level, near), near)
+    ask = effort.ask(
+        kind, len(pods), home(effort.state, effort.gang, effort.room.frame, effort.level), near
+    )
     placed: list[str] = []
     taken = np.zeros_like(ask.fits)
     for count, each in ((whole, size), (1 if rest else 0, rest)):
@@ -212,7 +214,7 @@ def _unlike(effort: Effort, kinds: dict[Kind, list[Pod]]) -> Plan | NoRoom:
         [at for name, at in room.frame.column.items() if state.is_accelerator(name)],
         required=effort.level,
         preferred=effort.preferred,
-        within=home(state, effort.level, near),
+        within=home(state, effort.gang, room.frame, effort.level),
         near=near,
         accelerated=accelerated(state, room.frame),
     )

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core import capacity, feasibility
+from scheduler.core import feasibility
 from scheduler.core.capacity import Frame
 from scheduler.core.placement import NoRoom
 from scheduler.core.rooming import Kind, kind_of
 from scheduler.core.state import State
-from scheduler.model import Node, Pod
+from scheduler.model import Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +83,9 @@ def _too_much(state: State, frame: Frame, kind: Kind, count: int, level: int | N
     fits = (frame.allocatable[:, columns] // amounts).min(axis=1)
     if feasibility.ports_clash(kind.constraints.ports, kind.constraints.ports):
         fits = np.minimum(fits, 1)
-    pristine = (_pristine(state.node(name)) for name in frame.names)
-    usable = [node is not None and capacity.usable(kind.constraints, node) for node in pristine]
-    fits = np.where(np.array(usable), fits, 0)
+    fits = np.where(state.ledger.pristine_mask(kind.constraints), fits, 0)
     if level is None:
         return int(fits.sum()) < count
     domains = state.topology().fabric.domains[level]
     sums = np.bincount(domains[domains >= 0], weights=fits[domains >= 0])
     return bool(max(sums, default=0) < count)
-
-
-def _pristine(node: Node | None) -> Node | None:
-    """The node as it would be when all is well with it."""
-    if node is None:
-        return None
-    taints = tuple(t for t in node.taints if not t.key.startswith("node.kubernetes.io/"))
-    return Node(name=node.name, labels=node.labels, taints=taints)

@@ -193,6 +193,8 @@ class Turn:
     suspect: dict[str, None] = field(default_factory=dict)
     """Nodes that may no longer be good for what is reserved on them."""
     reply: Reply | None = None
+    looks_up: bool = False
+    """Whether the event only asks; plans are made on changes of the world and of time."""
 
     def new_id(self) -> int:
         """An id for the next effect."""

@@ -4,7 +4,7 @@
 """
 
 from scheduler.service.metrics import Metrics
-from scheduler.service.ports import Actuator, Engine, Post, Step, Timer, Totals
+from scheduler.service.ports import Actuator, Engine, Post, Started, Step, Timer, Totals
 from scheduler.service.recorder import Recorder
 from scheduler.service.runner import BusyError
 from scheduler.service.service import BIND_DEADLINE_S, LOCK_WAIT_S, PodSource, Service
@@ -21,6 +21,7 @@ __all__ = [
     "Post",
     "Recorder",
     "Service",
+    "Started",
     "Step",
     "ThreadTimer",
     "Timer",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scheduler.core import engine, explain
+from scheduler.core import engine, explain, fit, overview, unblocking
+from scheduler.core.gang import Gang
 from scheduler.core.messages import Event
-from scheduler.service.ports import Totals
+from scheduler.model import GangKey, Pod
+from scheduler.service.ports import Started, Totals
 from scheduler.settings import Settings
 
 
@@ -30,8 +32,9 @@ class CoreEngine:
         return explain.gangs(self._state)
 
     def why(self, key: str) -> Mapping[str, Any] | None:
-        """Why a gang is where it is."""
-        return explain.why(self._state, key)
+        """Why a gang, or the gang of a pod, is where it is, and what has to happen next."""
+        gang = explain.find(self._state, key) or self._gang_of_pod(key)
+        return unblocking.answer(self._state, gang) if gang else None
 
     def nodes(self) -> list[dict[str, Any]]:
         """Every node."""
@@ -48,3 +51,30 @@ class CoreEngine:
     def snapshot(self) -> dict[str, Any]:
         """The whole state."""
         return explain.snapshot_state(self._state)
+
+    def overview(self) -> dict[str, Any]:
+        """The cluster in a few figures."""
+        return overview.overview(self._state)
+
+    def sample(self) -> dict[str, Any]:
+        """The figures that are kept over time."""
+        return overview.sample(self._state)
+
+    def fit(self, pods: Sequence[Pod]) -> dict[str, Any]:
+        """Whether these pods would start now."""
+        return fit.would_fit(self._state, pods)
+
+    def started(self, gang: GangKey) -> Started | None:
+        """Since when the gang has had its min."""
+        found = self._state.gangs.get(gang)
+        memory = found.memory if found else None
+        if found is None or memory is None or memory.started_at is None:
+            return None
+        waited = max(0.0, memory.started_at - memory.waiting_since)
+        return Started(memory.started_at, waited, found.held)
+
+    def _gang_of_pod(self, text: str) -> Gang | None:
+        namespace, _, name = text.partition("/")
+        uid = self._state.by_name.get((namespace, name), "")
+        key = self._state.gang_of.get(uid)
+        return self._state.gangs.get(key) if key else None

@@ -18,6 +18,8 @@ from prometheus_client.registry import Collector
 
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _STEP_BUCKETS = (0.00001, 0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2.5)
+_WAIT_BUCKETS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600)
+_START_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _BIND_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 Observe = Callable[[], Iterable[Metric]]
@@ -74,6 +76,20 @@ class Metrics:
             "muster_bind_seconds",
             "Seconds from the decision to bind a pod to the outcome of its Binding.",
             buckets=_BIND_BUCKETS,
+            registry=self.registry,
+        )
+        self.gang_wait = Histogram(
+            "muster_gang_wait_seconds",
+            "Seconds from a gang's being complete to min members bound, by members (1, 2-8, …).",
+            ("members",),
+            buckets=_WAIT_BUCKETS,
+            registry=self.registry,
+        )
+        self.gang_start = Histogram(
+            "muster_gang_start_seconds",
+            "Seconds from a gang's first Binding being decided to min members bound, by members.",
+            ("members",),
+            buckets=_START_BUCKETS,
             registry=self.registry,
         )
         self.watch_restarts = self._counter(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from scheduler.core.messages import Effect, Event, Reply
+from scheduler.model import GangKey, Pod
 
 Post = Callable[[Event], None]
 """Hands an event to the service. May be called from any thread, also from inside ``submit``."""
@@ -18,6 +19,17 @@ class Totals(NamedTuple):
     """Reservations that are open now."""
     expired: int = 0
     """Reservations that ran out since the start."""
+
+
+class Started(NamedTuple):
+    """That a gang has reached its min."""
+
+    at: float
+    """When, in seconds of the service's clock."""
+    waited: float
+    """Seconds from being complete until then."""
+    members: int
+    """Members that are bound."""
 
 
 class Step(Protocol):
@@ -62,6 +74,18 @@ class Engine(Protocol):
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state, for people and for a bug report."""
+
+    def overview(self) -> dict[str, Any]:
+        """The cluster in a few figures."""
+
+    def sample(self) -> dict[str, Any]:
+        """The figures that are kept over time."""
+
+    def fit(self, pods: Sequence[Pod]) -> dict[str, Any]:
+        """Whether these pods would start now, where, and what is missing. Changes nothing."""
+
+    def started(self, gang: GangKey) -> Started | None:
+        """Since when the gang has had its min; None = it never had, or there is none."""
 
 
 class Actuator(Protocol):

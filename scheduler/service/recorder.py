@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -55,14 +56,31 @@ def snapshot_lines(settings: Settings, objects: Iterable[Json]) -> Iterator[str]
     yield _line({"op": "state"})
 
 
-def trimmed(obj: Json) -> Json:
-    """The object without what no decision depends on and nobody should have to publish."""
-    meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
-    status = obj.get("status")
-    if isinstance(status, dict):
-        status = {key: value for key, value in status.items() if key != "images"}
-        return obj | {"metadata": meta, "status": status}
-    return obj | {"metadata": meta}
+_PRIVATE = frozenset(
+    {"managedFields", "images", "command", "args", "envFrom", "volumeMounts", "lifecycle"}
+)
+"""Fields that no decision depends on and nobody should have to publish with a bug report."""
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_SIZES = re.compile(r"PET_[A-Z_]+|(LWS_)?(GROUP|WORLD)_SIZE|NNODES")
+"""Environment variables that say how large a gang is; all others are left out."""
+
+
+def trimmed(obj: Any) -> Any:
+    """The object without commands, environment and what else is private, at any depth."""
+    if isinstance(obj, list):
+        return [trimmed(item) for item in obj]
+    if not isinstance(obj, dict):
+        return obj
+    kept = {key: trimmed(value) for key, value in obj.items() if key not in _PRIVATE}
+    kept.pop(_LAST_APPLIED, None)
+    if isinstance(kept.get("env"), list):
+        kept["env"] = [entry for entry in kept["env"] if _is_size(entry)]
+    return kept
+
+
+def _is_size(entry: object) -> bool:
+    return isinstance(entry, dict) and bool(_SIZES.fullmatch(str(entry.get("name"))))
 
 
 def _config(settings: Settings, *, auto: bool) -> Json:

@@ -239,6 +239,25 @@ class Service:
         with self._runner.locked(self.lock_wait_s) as engine:
             return engine.levels()
 
+    def overview(self) -> dict[str, Any]:
+        """The cluster in a few figures."""
+        with self._runner.locked(self.lock_wait_s) as engine:
+            return engine.overview()
+
+    def fit(self, pods: Sequence[Pod]) -> dict[str, Any]:
+        """Whether these pods would start now, where, and what is missing. Changes nothing."""
+        with self._runner.locked(self.lock_wait_s) as engine:
+            return engine.fit(pods)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Figures of the last day, one a minute, the oldest first; ``ago_s`` says when."""
+        return self._runner.history.points(self._runner.now())
+
+    @property
+    def steps(self) -> int:
+        """How many events were taken in: while it stands still, so does every view."""
+        return self._runner.steps
+
     def totals(self) -> Totals:
         """Counts for metrics."""
         with self._runner.locked(self.lock_wait_s) as engine:

@@ -81,7 +81,7 @@ def test_a_seat_under_repair_is_kept_from_a_filler(first: str) -> None:
     assert story.filter("t/A-1")["nodes"] == ["n2"]
 
 
-def test_the_seat_is_kept_for_the_grace_while_no_replacement_exists_and_no_longer() -> None:
+def test_a_seat_is_kept_for_the_grace_and_no_longer() -> None:
     story = running_pair(grace_s=60)
     story.delete("t/A-1")
     story.pod("t/f", gpu=1)

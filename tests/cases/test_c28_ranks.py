@@ -17,6 +17,11 @@ def three_racks() -> Story:
     return story
 
 
+def pod_of(index: int) -> str:
+    """A pod's name that sorts against its index."""
+    return f"t/A-{'zyxwvutsrq'[index]}"
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_index_i_lands_in_rack_i_over_four_whatever_the_order(seed: int) -> None:
     story = three_racks()
@@ -24,18 +29,12 @@ def test_index_i_lands_in_rack_i_over_four_whatever_the_order(seed: int) -> None
     random.Random(seed).shuffle(order)
 
     for index in order:
-        story.pod(
-            f"t/A-{index}",
-            gpu=8,
-            gang="A",
-            min=10,
-            index=index,
-            options={"topology-preferred": "rack"},
-        )
+        wish = {"topology-preferred": "rack"}
+        story.pod(pod_of(index), gpu=8, gang="A", min=10, index=index, options=wish)
 
-    assert story.ranks("t/A") == {f"t/A-{index}": index for index in range(10)}
+    assert story.ranks("t/A") == {pod_of(index): index for index in range(10)}
     for index in range(10):
-        assert story.bound[f"t/A-{index}"][:2] == f"r{index // 4 + 1}"
+        assert story.bound[pod_of(index)][:2] == f"r{index // 4 + 1}"
     assert len(set(story.bound.values())) == 10
 
 

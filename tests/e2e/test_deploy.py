@@ -208,6 +208,16 @@ def _bound(client: Client, namespace: str) -> Mapping[str, Object]:
     return {pod["metadata"]["name"]: pod for pod in pods if pod["spec"].get("nodeName")}
 
 
+def _told(client: Client, namespace: str, pods: set[str]) -> Mapping[str, str]:
+    """The text of each pod's Scheduled Event; empty until all have one."""
+    found = {
+        event["involvedObject"]["name"]: event["message"]
+        for event in client.events(namespace)
+        if event["reason"] == "Scheduled"
+    }
+    return found if found.keys() >= pods else {}
+
+
 def test_the_example_gang_starts_with_nothing_but_the_rights_of_the_manifest(
     control_plane: Cluster,
     client: Client,
@@ -231,16 +241,8 @@ def test_the_example_gang_starts_with_nothing_but_the_rights_of_the_manifest(
 
         wait_until(lambda: len(_bound(client, namespace)) == JOB_PODS, what="the gang is bound")
         bound = _bound(client, namespace)
-        wait_until(
-            lambda: (
-                {
-                    event["involvedObject"]["name"]
-                    for event in client.events(namespace)
-                    if event["reason"] == "Scheduled"
-                }
-                >= set(bound)
-            ),
-            what="each pod has its Event",
+        told = wait_until(
+            lambda: _told(client, namespace, set(bound)), what="each pod has its Event"
         )
         assert client.find("Lease", f"{LEASE}-{namespace}", "kube-system"), "it leads"
         logs = muster.log_text() + scheduler.child.log_text()
@@ -252,4 +254,9 @@ def test_the_example_gang_starts_with_nothing_but_the_rights_of_the_manifest(
     assert sorted(hint["rank"] for hint in hints) == list(range(JOB_PODS))
     assert len({pod["spec"]["nodeName"] for pod in bound.values()}) == JOB_PODS
     assert len({tuple(hint["path"]) for hint in hints}) == 1, "one rack has room for all"
+    for name, pod in bound.items():
+        place = f"{namespace}/{name} to {pod['spec']['nodeName']}"
+        assert told[name].startswith(
+            f"Successfully assigned {place}: gang {namespace}/digits, rank"
+        )
     assert "forbidden" not in logs.lower()

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING
 from scheduler.core import engine, explain, feasibility
 from scheduler.core.gang import Status
 from scheduler.core.hints import rank_of
-from scheduler.core.messages import Bind, Event, Nominate, Tick, Wake
+from scheduler.core.messages import (
+    Bind,
+    Event,
+    Filter,
+    Nominate,
+    Preempt,
+    Prioritize,
+    Tick,
+    Wake,
+)
 from scheduler.core.state import Reservation, State
 from scheduler.model import Phase, Pod
 
@@ -92,6 +101,8 @@ def check(
 ) -> None:
     """All invariants after one event."""
     state = trial.state
+    if isinstance(event, Filter | Prioritize | Preempt):
+        assert not done.effects, f"a look-up leads to {done.effects}"
     _no_overbooking(trial, before, outside)
     _no_ghosts(trial)
     _pods_are_known(trial)

@@ -96,7 +96,7 @@ def test_no_step_depends_on_the_order_of_hashes() -> None:
 
 def test_sequences_reach_what_they_are_meant_to_test() -> None:
     """A random test proves little if nothing ever happens in it."""
-    trials = [sequences.run(kits.make(seed), sequences.draw(seed)) for seed in range(20)]
+    trials = [sequences.run(kits.make(seed), sequences.draw(seed)) for seed in range(40)]
 
     steps = [step for trial in trials for step in trial.steps]
     effects = [effect for step in steps for effect in step.effects]

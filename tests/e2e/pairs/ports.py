@@ -9,7 +9,7 @@ from tests.e2e.controlplane.client import Object
 from tests.e2e.pairs.world import World, container
 
 _IPS = ("", "", "0.0.0.0", "127.0.0.1", "127.0.0.1", "10.0.0.1", "::", "::1")
-_PROTOCOLS = (None, "TCP", "TCP", "UDP", "SCTP")
+_PROTOCOLS = (None, None, "TCP", "TCP", "UDP", "SCTP")
 _ENDED = {"phase": "Succeeded"}
 
 

@@ -79,8 +79,8 @@ def _needed() -> set[Permission]:
         assert found is not None, resource
         for verb in ("list", "watch"):
             transport.asked.add((verb, found["group"] or "", found["resource"]))
-    for group, resource in owner_resources():
-        transport.asked.add(("get", group, resource))
+    for group, owner in owner_resources():
+        transport.asked.add(("get", group, owner))
     return transport.asked
 
 

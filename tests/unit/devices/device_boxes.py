@@ -32,18 +32,12 @@ def _cube(doubled: set[tuple[int, int]]) -> Callable[[int, int], str]:
 
 ONE_CARD_FOR_TWO = tuple(Nic(f"mlx5_{at}", at // 2, (2 * at, 2 * at + 1)) for at in range(4))
 
-# V100 crosses between the squares at other corners than 4 apart: it is given pair by pair.
-V100_PAIRS = {
-    (0, 1): 1, (0, 2): 1, (0, 3): 2, (0, 4): 2, (1, 2): 2, (1, 3): 1, (1, 5): 2, (2, 3): 2,
-    (2, 6): 1, (3, 7): 1, (4, 5): 1, (4, 6): 1, (4, 7): 2, (5, 6): 2, (5, 7): 1, (6, 7): 2,
-}  # fmt: skip
+DOUBLED = {(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)}
+"""Pairs of a V100 board with two NVLinks."""
 
 
 def dgx1_v100() -> Matrix:
-    def word(a: int, b: int) -> str:
-        return f"NV{V100_PAIRS[a, b]}" if (a, b) in V100_PAIRS else "SYS"
-
-    return box(8, word, (0,) * 4 + (1,) * 4, ONE_CARD_FOR_TWO)
+    return box(8, _cube(DOUBLED), (0,) * 4 + (1,) * 4, ONE_CARD_FOR_TWO)
 
 
 def dgx1_p100() -> Matrix:

@@ -108,7 +108,7 @@ def test_pcie_only_prefers_one_switch_then_one_numa_node() -> None:
 
 
 def test_what_is_left_decides_between_equals() -> None:
-    """Any three of a ring's four are alike, but of six in a chain the end leaves a whole pair."""
+    """All neighbours in a chain are alike; taking those at its end leaves the rest together."""
     chain = boxes.box(5, lambda a, b: "NV1" if b - a == 1 else "SYS")
 
     choice = choose(chain, range(5), 2)

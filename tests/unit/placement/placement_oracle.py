@@ -148,6 +148,32 @@ def asks(draw: st.DrawFn, fabric: Fabric, max_count: int = 5) -> Ask:
     )
 
 
+def random_puzzle(rng: np.random.Generator) -> tuple[Fabric, Ask]:
+    """A few nodes with little room and everything that makes a choice hard; it often fits."""
+    nodes, levels = int(rng.integers(3, 7)), int(rng.integers(0, 4))
+    labels = rng.choice(["a", "b"], (nodes, levels)).astype(object)
+    for node in np.flatnonzero(rng.random(nodes) < 0.3):
+        labels[node, int(rng.integers(levels)) if levels else 0 :] = None
+    per_member = int(rng.choice([0, 0, 1, 1, 2]))
+    fits = rng.integers(0, 3, nodes)
+    spare = rng.integers(0, 3, nodes) * (rng.random(nodes) < rng.choice([0.0, 0.5]))
+
+    def maybe(chance: float, value: object) -> object:
+        return value if rng.random() < chance else None
+
+    ask = ask_for(
+        int(rng.integers(1, max(2, min(6, fits.sum() + 1)))),
+        fits.tolist(),
+        free=fits * per_member + spare,
+        per_member=per_member,
+        required=maybe(0.3, int(rng.integers(levels))) if levels else None,
+        preferred=maybe(0.6, int(rng.integers(levels))) if levels else None,
+        near=maybe(0.5, rng.random(nodes) < 0.4),
+        within=maybe(0.2, rng.random(nodes) < 0.8),
+    )
+    return fabric_of(*map(tuple, labels.tolist())), ask
+
+
 def random_cluster(rng: np.random.Generator, least: int = 128, most: int = 1024) -> Fabric:
     """Blocks of racks of nodes; sometimes some nodes lack the rack label, or both."""
     nodes = int(rng.integers(least, most + 1))

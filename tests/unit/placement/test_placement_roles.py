@@ -113,6 +113,20 @@ def test_a_role_that_may_only_use_few_nodes_is_not_locked_out() -> None:
     assert placed(fabric, [role(1, 2), narrow], [[2, 9], [3, 9]]) == [{1: 1}, {0: 1}]
 
 
+def test_a_rack_for_all_is_found_where_each_role_alone_would_choose_another() -> None:
+    fabric = fabric_of(("r1",), ("r2",), ("r3",), ("r3",), ("r4",))
+    free = [[8, 9], [4, 9], [8, 9], [4, 9], [0, 9]]
+    roles = [role(1, 0), role(1, 8), role(1, 4)]
+    answer = placed(fabric, roles, free, accelerated=[True, True, True, True, False])
+    assert answer == [{4: 1}, {2: 1}, {3: 1}]
+
+
+def test_a_gang_without_accelerators_is_kept_together_too() -> None:
+    fabric = fabric_of(("r1",), ("r2",), ("r2",))
+    free = [[0, 4], [0, 5], [0, 1]]
+    assert placed(fabric, [role(1, 0, 4), role(1, 0, 1)], free) == [{1: 1}, {1: 1}]
+
+
 def test_a_replacement_joins_the_gang_that_lives() -> None:
     fabric = fabric_of(("r1",), ("r2",))
     assert placed(fabric, [role(1, 1), role(1, 0)], [[1, 9], [2, 9]], near=[0, 3]) == [

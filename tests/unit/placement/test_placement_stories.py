@@ -180,6 +180,12 @@ def test_free_accelerators_on_nodes_in_use_are_not_counted_as_left_over() -> Non
     assert seats(fabric, ask) == {2: 5, 3: 1}
 
 
+def test_as_few_of_the_nodes_in_use_are_taken_as_will_do() -> None:
+    fabric = fabric_of(("r1",), ("r1",), ("r2",))
+    assert seats(fabric, ask_for(2, [1, 1, 2], near=[1, 1, 1])) == {2: 2}
+    assert seats(fabric, ask_for(2, [1, 1, 2], near=[1, 1, 1], required=0)) == {2: 2}
+
+
 def test_within_is_a_wall() -> None:
     ask = ask_for(2, [2, 2, 2, 2], within=[False, True, True, False])
     assert seats(TWO_RACKS, ask) == {1: 2}
@@ -201,6 +207,12 @@ def test_nodes_with_accelerators_in_use_are_avoided_too_where_they_are_known() -
     assert seats(TWO_RACKS, ask) == {0: 1}
     ask = Ask(2, np.array([1, 0, 1, 1]), np.zeros(4, np.int64), 0, accelerated=accelerated)
     assert seats(TWO_RACKS, ask) == {0: 1, 2: 1}
+
+
+def test_accelerators_are_spared_before_labels_are_minded() -> None:
+    fabric = fabric_of(("b1", "r1"), ("b2", None))
+    ask = ask_for(1, [1, 1], free=[1, 0], per_member=0, required=0, preferred=1)
+    assert seats(fabric, ask) == {1: 1}
 
 
 # ── Same question, same answer ────────────────────────────────────────────────────────────────────

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,24 @@ from scheduler.core.messages import (
     Reply,
 )
 from scheduler.model import Declaration, GangKey, Pod, PodRef
-from scheduler.service import Totals
+from scheduler.service import Started, Totals
+
+OVERVIEW: dict[str, Any] = {
+    "levels": ["block", "rack"],
+    "nodes": {"total": 1, "usable": 1},
+    "gpus": {
+        "total": 8,
+        "used": 5,
+        "reserved": 1,
+        "free": {"whole": 0, "part": 2, "unusable": 0},
+    },
+    "waiting": {"gangs": 1, "pods": 4, "longest_s": 90.0},
+    "largest_gang": [
+        {"resource": "nvidia.com/gpu", "level": "cluster", "gpus_per_pod": 1, "pods": 2}
+    ],
+    "fragmentation": 0.25,
+}
+"""What the overview says beside the gangs."""
 
 
 @dataclass
@@ -80,6 +98,18 @@ class ScriptedEngine:
 
     def snapshot(self) -> dict[str, Any]:
         return {"gangs": self.gang_list}
+
+    def overview(self) -> dict[str, Any]:
+        return {"gangs": dict(Counter(gang["state"] for gang in self.gang_list)), **OVERVIEW}
+
+    def sample(self) -> dict[str, Any]:
+        return {"waiting_gangs": len(self.gang_list)}
+
+    def fit(self, pods: Sequence[Pod]) -> dict[str, Any]:
+        return {"fits": True, "never": False, "reason": "", "nodes": {p.key: "n1" for p in pods}}
+
+    def started(self, gang: GangKey) -> Started | None:
+        return None
 
 
 def _default(event: Event) -> Taken:

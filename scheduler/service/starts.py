@@ -1,0 +1,61 @@
+"""Measures how long gangs waited, and how long their starts took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.core.messages import Bind, Effect, EffectDone, Event
+from scheduler.model import GangKey
+from scheduler.service.metrics import Metrics
+from scheduler.service.ports import Engine
+
+_CLASSES = ((1, "1"), (8, "2-8"), (64, "9-64"), (512, "65-512"))
+_REMEMBERED = 10_000
+"""Gangs whose start was measured; one that is forgotten is measured again if it binds more."""
+
+
+def size_class(members: int) -> str:
+    """The label for a gang of so many members."""
+    return next((name for most, name in _CLASSES if members <= most), "513+")
+
+
+class StartLog:
+    """Follows the Bindings of each gang to its start. Called under the service's lock only."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._gang_of: dict[int, GangKey] = {}
+        self._began: dict[GangKey, float] = {}
+        self._measured: dict[GangKey, float] = {}
+
+    def note(self, engine: Engine, event: Event, effects: Sequence[Effect], now: float) -> None:
+        """One step of the engine at ``now`` seconds."""
+        for effect in effects:
+            if isinstance(effect, Bind):
+                self._gang_of[effect.id] = effect.gang
+                self._begin(effect.gang, now)
+        if isinstance(event, EffectDone) and (gang := self._gang_of.pop(event.id, None)):
+            self._bound(engine, gang)
+
+    def _bound(self, engine: Engine, gang: GangKey) -> None:
+        started = engine.started(gang)
+        if started is None:
+            return
+        began = self._began.pop(gang, started.at)
+        if self._measured.get(gang) != started.at:
+            _keep(self._measured, gang, started.at)
+            members = size_class(started.members)
+            self._metrics.gang_wait.labels(members).observe(started.waited)
+            self._metrics.gang_start.labels(members).observe(max(0.0, started.at - began))
+
+    def _begin(self, gang: GangKey, now: float) -> None:
+        if gang not in self._began:
+            _keep(self._began, gang, now)
+
+
+def _keep(times: dict[GangKey, float], gang: GangKey, at: float) -> None:
+    """Put a time in as the newest, and forget the oldest where there are too many."""
+    times.pop(gang, None)
+    while len(times) >= _REMEMBERED:
+        del times[next(iter(times))]
+    times[gang] = at

@@ -1,0 +1,133 @@
+"""Gangs that others declare, on an API server that serves Kubernetes' own gangs as well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.controlplane.client import ApiError, Client, Object, wait_until
+from tests.e2e.controlplane.cluster import Cluster, ControlPlane
+from tests.e2e.controlplane.objects import create_nodes, fleet
+from tests.e2e.controlplane.scheduler import Scheduler
+from tests.e2e.ecosystems import DEFINITIONS, ECOSYSTEMS, LATE, Declared, coscheduling
+from tests.e2e.gangs import rack_of, scheduled_message
+from tests.e2e.muster import MusterProcess, start_muster_scheduler
+
+pytestmark = pytest.mark.e2e
+
+NATIVE_API = (
+    "--feature-gates=GenericWorkload=true",
+    "--runtime-config=scheduling.k8s.io/v1beta1=true",
+)
+"""Both are off by default in Kubernetes 1.37."""
+
+
+@pytest.fixture(scope="module")
+def control_plane(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A control plane of this file's own."""
+    failed = request.session.testsfailed
+    with ControlPlane(api_server_flags=NATIVE_API) as cluster:
+        yield cluster
+        if request.session.testsfailed > failed:
+            cluster.keep_logs(f"a test of {__name__} failed")
+
+
+@pytest.fixture(scope="module")
+def client(control_plane: Cluster) -> Iterator[Client]:
+    """The administrator's client."""
+    client = control_plane.client()
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def muster(control_plane: Cluster, client: Client) -> Iterator[MusterProcess]:
+    """Muster, ready, on 32 nodes in four racks; another kind of PodGroup appears a moment later."""
+    for crd in DEFINITIONS:
+        define(client, crd)
+    create_nodes(client, fleet())
+    with MusterProcess(control_plane) as process:
+        define(client, LATE)
+        yield process
+
+
+@pytest.fixture(scope="module")
+def scheduler(muster: MusterProcess) -> Iterator[Scheduler]:
+    """The second kube-scheduler, which asks Muster."""
+    started = start_muster_scheduler(muster)
+    yield started
+    started.stop()
+
+
+def define(client: Client, crd: Object) -> None:
+    """Create a custom resource definition and wait until its objects can be created."""
+    client.create(crd)
+    spec = crd["spec"]
+    kind = f"{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['kind']}"
+    wait_until(lambda: is_served(client, kind), 60, what=f"{kind} is served")
+
+
+def is_served(client: Client, kind: str) -> bool:
+    try:
+        client.list(kind)
+    except ApiError as error:
+        if error.status in (404, 429):  # not known yet, or its storage is not ready yet
+            return False
+        raise
+    return True
+
+
+def nodes_of(client: Client, namespace: str) -> dict[str, str]:
+    pods = client.list("Pod", namespace)
+    return {
+        item["metadata"]["name"]: item["spec"]["nodeName"]
+        for item in pods
+        if item["spec"].get("nodeName")
+    }
+
+
+def assert_starts_whole(client: Client, namespace: str, gang: Declared) -> None:
+    """Nothing is bound while the last pod is missing; with it all are, in one rack, in order."""
+    for item in gang.objects:
+        client.create(item)
+    *most, last = gang.pods
+    client.create_all(most)
+    words = f"{len(most)} of {len(gang.pods)} pods exist"
+
+    def held() -> bool:
+        return all(words in scheduled_message(item) for item in client.list("Pod", namespace))
+
+    wait_until(held, 120, what=f"all conditions say {words!r}")
+    assert nodes_of(client, namespace) == {}
+    client.create(last)
+    wait_until(lambda: len(nodes_of(client, namespace)) == len(gang.pods), 60, what="all are bound")
+    assert len({rack_of(node) for node in nodes_of(client, namespace).values()}) == 1
+    in_order = [item["metadata"]["name"] for item in gang.pods]
+    assert ranks(client, namespace) == {name: rank for rank, name in enumerate(in_order)}
+
+
+def ranks(client: Client, namespace: str) -> dict[str, int]:
+    """The rank of each pod by its hint."""
+    return {
+        item["metadata"]["name"]: json.loads(
+            item["metadata"]["annotations"]["muster.scheduler/hint"]
+        )["rank"]
+        for item in client.list("Pod", namespace)
+    }
+
+
+@pytest.mark.parametrize("name", ECOSYSTEMS)
+def test_a_gang_of_any_ecosystem_starts_whole(
+    client: Client, namespace: str, muster: MusterProcess, scheduler: Scheduler, name: str
+) -> None:
+    """Seven of eight wait; with the eighth all start, in one rack and in rank order."""
+    assert_starts_whole(client, namespace, ECOSYSTEMS[name](namespace))
+
+
+def test_a_kind_of_pod_group_that_appears_later_is_picked_up(
+    client: Client, namespace: str, muster: MusterProcess, scheduler: Scheduler
+) -> None:
+    """Defined when Muster ran already; its gangs wait until their PodGroup can be read."""
+    assert_starts_whole(client, namespace, coscheduling(namespace))
