@@ -44,7 +44,7 @@ def _trial(state: State, pods: Sequence[Pod]) -> tuple[State, list[GangKey]]:
         gangs=dict(state.gangs),
         gang_of=dict(state.gang_of),
         passed={},
-        # What was refused is numbered by asks; the trial's numbers must not mean anything to others.
+        # Refusals go by the numbers of asks, and the trial's numbers mean nothing to others.
         asks={},
         refused={},
     )
