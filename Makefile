@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 UV_VERSION := 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast cases e2e check format lock bench-extender bench-planner clean
+.PHONY: help install demo test test-fast cases deep e2e check format lock manifests bench-extender bench-planner bench-cluster bench-train bench-fabric clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -35,6 +35,9 @@ test-fast: $(STAMP) ## Unit tests only: no control plane, no torchrun processes
 cases: $(STAMP) ## The replay cases: faults that schedulers are known for
 	@$(BIN)/python -m tests.cases
 
+deep: $(STAMP) ## Ten thousand random event sequences with all invariants (an hour)
+	MUSTER_PROPERTY_RUNS=10000 $(BIN)/pytest -q --timeout=0 tests/engine
+
 e2e: $(STAMP) ## Only the tests on the real control plane
 	$(BIN)/python -m tests.e2e.controlplane.build
 	$(BIN)/pytest -m e2e
@@ -55,6 +58,18 @@ bench-extender: $(STAMP) ## Answer times of the HTTP service at 5,000 nodes, as 
 
 bench-planner: $(STAMP) ## Time to plan a gang, by cluster size, as JSON
 	@$(BIN)/python -m benchmarks.planner
+
+bench-cluster: $(STAMP) ## Starts of gangs on a real control plane, beside the stock scheduler
+	@$(BIN)/python -m benchmarks.cluster
+
+bench-train: $(STAMP) ## World-size invariance, elastic restarts, overhead of the launcher
+	@$(BIN)/python -m benchmarks.train
+
+bench-fabric: $(STAMP) ## All-reduce on an emulated fabric: placed and ranked, or not (needs root)
+	@$(BIN)/python -m benchmarks.fabric
+
+manifests: $(STAMP) ## Render deploy/muster.yaml from deploy/base
+	$(BIN)/python -m deploy.render
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate --generate-hashes --custom-compile-command "make lock"
 lock: $(STAMP) ## Pin all dependencies anew (newest versions that pyproject.toml allows)
