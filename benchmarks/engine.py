@@ -1,0 +1,109 @@
+"""What events cost the engine while 1,000 gangs of 16 wait on 1,000 full nodes.
+
+``python -m benchmarks.engine``
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable
+
+from benchmarks.report import report
+from scheduler.core import engine
+from scheduler.core.messages import (
+    EffectDone,
+    Event,
+    NodeSeen,
+    Outcome,
+    PodGone,
+    PodSeen,
+    Synced,
+    Tick,
+)
+from scheduler.model import Declaration, Node, Options, Pod
+from scheduler.settings import Settings
+
+NODES = 1000
+GANGS = 1000
+MEMBERS = 16
+GPUS = 8
+
+
+class Bench:
+    """An engine and the milliseconds that each of its steps took."""
+
+    def __init__(self) -> None:
+        self.state = engine.new_state(Settings(levels=("topo/block", "topo/rack")))
+
+    def timed(self, event: Event) -> float:
+        """Milliseconds of one step, and whatever effects it has end well."""
+        began = time.perf_counter()
+        step = engine.step(self.state, event, 0.0)
+        took = (time.perf_counter() - began) * 1e3
+        for effect in step.effects:
+            engine.step(self.state, EffectDone(effect.id, Outcome.OK), 0.0)
+        return took
+
+
+def nodes() -> Iterable[Node]:
+    """Racks of 16 nodes, blocks of 20 racks."""
+    for number in range(NODES):
+        yield Node(
+            f"n{number:05}",
+            labels={"topo/block": f"b{number // 320:02}", "topo/rack": f"r{number // 16:03}"},
+            allocatable={"cpu": 128_000, "memory": 2**40, "pods": 110, "nvidia.com/gpu": GPUS},
+        )
+
+
+def member(gang: str, index: int, least: int) -> Pod:
+    """A member that takes a whole node."""
+    return Pod(
+        "t",
+        f"{gang}-{index}",
+        f"{gang}-{index}",
+        scheduler="muster",
+        requests={"cpu": 8000, "memory": 2**30, "pods": 1, "nvidia.com/gpu": GPUS},
+        declaration=Declaration(gang, "muster", Options(min_available=least)),
+        index=index,
+    )
+
+
+def filled() -> Bench:
+    """A cluster without a free accelerator."""
+    bench = Bench()
+    for node in nodes():
+        bench.timed(NodeSeen(node))
+    bench.timed(Synced())
+    for number in range(NODES):
+        bench.timed(PodSeen(member(f"full-{number}", 0, 1)))
+    return bench
+
+
+def main() -> None:
+    """Measure and print one row a kind of event."""
+    bench = filled()
+    pods = [
+        bench.timed(PodSeen(member(f"g{gang:04}", index, MEMBERS)))
+        for gang in range(GANGS)
+        for index in range(MEMBERS)
+    ]
+    gained = [bench.timed(PodGone(f"full-{number}-0")) for number in range(MEMBERS - 1)]
+    ticks = [bench.timed(Tick()) for _ in range(1000)]
+    rows = [row("pod", pods), row("node_comes_free", gained), row("tick", ticks)]
+    report("engine", rows, ["numpy"])
+
+
+def row(event: str, took: list[float]) -> dict[str, object]:
+    """One row: the median and the 99th percentile in milliseconds."""
+    return {
+        "event": event,
+        "waiting_gangs": GANGS,
+        "nodes": NODES,
+        "p50_ms": round(statistics.median(took), 4),
+        "p99_ms": round(sorted(took)[int(0.99 * (len(took) - 1))], 4),
+    }
+
+
+if __name__ == "__main__":
+    main()
