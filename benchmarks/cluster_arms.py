@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.cluster_fleet import BLOCK, RACK, TOLERATION
+from benchmarks.cluster_fleet import TOLERATION
 from benchmarks.cluster_loads import MEMBER_GPUS, Arrival
-from tests.e2e.controlplane.objects import pod
+from tests.e2e.controlplane.objects import BLOCK, RACK, pod
 
 Json = dict[str, Any]
 
@@ -59,12 +59,14 @@ class Arm:
             key = RACK if arrival.size <= RACK_PODS else BLOCK
             spec["schedulingConstraints"] = {"topology": [{"key": key}]}
         metadata = {"name": arrival.name, "namespace": namespace}
-        return [{"apiVersion": GROUP_VERSION, "kind": "PodGroup", "metadata": metadata, "spec": spec}]
+        return [
+            {"apiVersion": GROUP_VERSION, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+        ]
 
     def pods(self, arrival: Arrival, namespace: str) -> list[Json]:
         """The arrival's pods, in the order in which they are created."""
         group = {"podGroupName": arrival.name}
-        fields = {"schedulingGroup": group} if self.native and arrival.size else {}
+        fields: Json = {"schedulingGroup": group} if self.native and arrival.size else {}
         return [
             pod(
                 name,

@@ -26,12 +26,42 @@ def bars(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Every bar, with what these rows say of it."""
     gang = (LARGE, GANG)
     found = [
-        at_least(5, f"{GANG} at {LARGE}: native / burst", seconds(rows, "native", *gang), seconds(rows, OURS, *gang)),
-        at_least(20, f"{GANG} at {LARGE}: native-topology / burst", seconds(rows, "native-topology", *gang), seconds(rows, OURS, *gang)),
-        at_most(1.0, f"{GANG} at {LARGE}: burst / stock", seconds(rows, OURS, *gang), seconds(rows, "stock", *gang)),
-        at_most(1.3, f"{GANG}: burst at {LARGE} / at {SMALL}", seconds(rows, OURS, *gang), seconds(rows, OURS, SMALL, GANG)),
-        at_least(5, f"{MANY} at {LARGE}: native / burst", seconds(rows, "native", LARGE, MANY), seconds(rows, OURS, LARGE, MANY)),
-        at_most(1.25, f"{GANG} at {LARGE}: burst / raw client", seconds(rows, OURS, *gang), seconds(rows, "raw", *gang)),
+        at_least(
+            5,
+            f"{GANG} at {LARGE}: native / burst",
+            seconds(rows, "native", *gang),
+            seconds(rows, OURS, *gang),
+        ),
+        at_least(
+            20,
+            f"{GANG} at {LARGE}: native-topology / burst",
+            seconds(rows, "native-topology", *gang),
+            seconds(rows, OURS, *gang),
+        ),
+        at_most(
+            1.0,
+            f"{GANG} at {LARGE}: burst / stock",
+            seconds(rows, OURS, *gang),
+            seconds(rows, "stock", *gang),
+        ),
+        at_most(
+            1.3,
+            f"{GANG}: burst at {LARGE} / at {SMALL}",
+            seconds(rows, OURS, *gang),
+            seconds(rows, OURS, SMALL, GANG),
+        ),
+        at_least(
+            5,
+            f"{MANY} at {LARGE}: native / burst",
+            seconds(rows, "native", LARGE, MANY),
+            seconds(rows, OURS, LARGE, MANY),
+        ),
+        at_most(
+            1.25,
+            f"{GANG} at {LARGE}: burst / raw client",
+            seconds(rows, OURS, *gang),
+            seconds(rows, "raw", *gang),
+        ),
         none_of("burst: domains beyond the fewest", _ours(rows), "domains_over"),
         none_of("burst: partial pod-seconds beyond the burst", _ours(rows), "beyond_pod_s"),
         none_of("burst: pods never bound", _ours(rows), "unbound"),

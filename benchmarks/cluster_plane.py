@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from benchmarks.cluster_arms import API_SERVER_FLAGS, GROUP, GROUP_VERSION, STOCK, Arm
+from benchmarks.cluster_arms import API_SERVER_FLAGS, GROUP, STOCK, Arm
 from benchmarks.cluster_fleet import SELECTOR, fleet
 from benchmarks.cluster_kubelet import kwok
 from benchmarks.cluster_processes import counter
@@ -23,7 +23,7 @@ from tests.e2e.controlplane.scheduler import Scheduler, complete_configuration
 from tests.e2e.muster import SCHEDULER_FLAGS, MusterProcess, scheduler_configuration
 
 CONNECTION = {"qps": 5000, "burst": 10000}
-"""Of every kube-scheduler here: by default it sends 50 requests a second, which would decide all."""
+"""Of every kube-scheduler here: by default it sends 50 requests a second, and is slow for that."""
 
 MUSTER = "system:serviceaccount:muster-system:muster"
 MUSTER_GROUPS = ("system:serviceaccounts", "system:serviceaccounts:muster-system")
@@ -91,7 +91,8 @@ class Plane:
     client: Client
     namespace: str
     muster_kubeconfig: Path
-    _logs: int = field(default=0)
+    always_kubelet: bool
+    """Whether kwok runs all the time: the node lifecycle controller of others wants leases."""
 
     def pids(self) -> dict[str, int]:
         """All processes that run for this cluster."""
@@ -121,12 +122,11 @@ class Plane:
     @contextmanager
     def kubelet(self) -> Iterator[None]:
         """kwok runs bound pods and ends them, while the block lasts."""
-        name, argv = kwok(self.cluster.kubeconfig, self.cluster.supervisor.folder)
-        self.cluster.spawn(name, argv)
-        try:
+        if self.always_kubelet:
             yield
-        finally:
-            self.cluster.supervisor.stop(name)
+            return
+        with _kubelet(self.cluster, leases=False):
+            yield
 
     def create_all(self, objects: Sequence[Object]) -> None:
         """Create objects over several connections."""
@@ -138,7 +138,9 @@ class Plane:
         if self.serves_groups():
             self._clear_groups()
         wait_until(
-            lambda: not self.client.list("Pod", self.namespace), 120, "the benchmark's pods are gone"
+            lambda: not self.client.list("Pod", self.namespace),
+            120,
+            "the benchmark's pods are gone",
         )
 
     def _clear_groups(self) -> None:
@@ -185,10 +187,22 @@ def plane(nodes: int, kubeconfig: Path | None = None) -> Iterator[Plane]:
         account = _account(cluster, client)
         namespace = f"bench-{secrets.token_hex(3)}"
         create_namespace(client, namespace)
-        made = Plane(cluster, client, namespace, account)
+        made = Plane(cluster, client, namespace, account, always_kubelet=kubeconfig is not None)
         stack.callback(_remove, made)
         create_nodes(client, fleet(nodes))
+        if made.always_kubelet:
+            stack.enter_context(_kubelet(cluster, leases=True))
         yield made
+
+
+@contextmanager
+def _kubelet(cluster: Cluster, *, leases: bool) -> Iterator[None]:
+    name, argv = kwok(cluster.kubeconfig, cluster.supervisor.folder, leases=leases)
+    cluster.spawn(name, argv)
+    try:
+        yield
+    finally:
+        cluster.supervisor.stop(name)
 
 
 def _cluster(kubeconfig: Path | None) -> Cluster:

@@ -79,7 +79,11 @@ def settle(
     So one measurement does not pay for what the one before left to do.
     """
     return calm(
-        lambda: sum(map(cpu_s, pids.values())), share * window_s, window_s, time.monotonic, deadline_s
+        lambda: sum(map(cpu_s, pids.values())),
+        share * window_s,
+        window_s,
+        time.monotonic,
+        deadline_s,
     )
 
 

@@ -89,7 +89,9 @@ def _binding(name: str, node: str) -> dict[str, Any]:
 def _bind(bench: Bench, load: Load, timeline: Timeline) -> None:
     """Bind all pods once they exist, with nothing to decide: as fast as the API server takes it."""
     names = [name for arrival in load.arrivals for name in arrival.pod_names()]
-    batch = bindings(names, [node_name(at) for at in range(len(bench.where))], bench.plane.namespace)
+    batch = bindings(
+        names, [node_name(at) for at in range(len(bench.where))], bench.plane.namespace
+    )
     bench.sender.done(bench.deadline_s)
     timeline.wait_created(names, bench.deadline_s)
     bench.sender.send(batch, bench.deadline_s)

@@ -59,7 +59,8 @@ def _cells(row: Row) -> list[str]:
         f"{row['nodes']:,}",
         row["load"],
         row["arm"],
-        number(row["complete_to_bound_s"]) + (f" ({row['unbound']} never)" if row["unbound"] else ""),
+        number(row["complete_to_bound_s"])
+        + (f" ({row['unbound']} never)" if row["unbound"] else ""),
         " to ".join(map(number, row["spread_s"])),
         number(row["worst_s"]),
         number(row["pods_per_s"]),
@@ -139,6 +140,8 @@ def _text(x: float, y: float, text: str, anchor: str = "start", weight: str = "n
 def _svg(height: float, parts: Iterable[str]) -> str:
     title = "Seconds from a gang's last pod created to its last pod bound (median, log scale)"
     style = 'font-family="sans-serif" font-size="12" fill="#222"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height:.0f}" {style}>'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height:.0f}" {style}>'
+    )
     back = '<rect width="100%" height="100%" fill="#fff"/>'
     return "\n".join((head, back, _text(12, 24, title, weight="bold"), *parts, "</svg>\n"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -43,7 +43,7 @@ class Timeline:
 
     def wait_created(self, names: Iterable[str], deadline_s: float) -> bool:
         """Wait until all these pods exist; False if they do not in time."""
-        return self._wait([*names], lambda pod: True, deadline_s)
+        return self._wait([*names], lambda _: True, deadline_s)
 
     def wait_bound(self, names: Iterable[str], deadline_s: float) -> bool:
         """Wait until all these pods are bound; False if they are not in time."""
@@ -55,7 +55,7 @@ class Timeline:
         members = tuple(Member(pod.created, pod.bound, pod.node) for pod in seen)
         return GangTimes(members, time.monotonic())
 
-    def _wait(self, names: list[str], so_far: Any, deadline_s: float) -> bool:
+    def _wait(self, names: list[str], so_far: Callable[[Seen], bool], deadline_s: float) -> bool:
         def missing() -> bool:
             while names and (pod := self.pods.get(names[-1])) is not None and so_far(pod):
                 names.pop()

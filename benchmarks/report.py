@@ -15,12 +15,16 @@ RESULTS = Path(__file__).parent / "results"
 Row = Mapping[str, Any]
 
 
-def report(bench: str, rows: Sequence[Row], packages: Sequence[str] = ()) -> Path:
+def report(
+    bench: str, rows: Sequence[Row], packages: Sequence[str] = (), more: Row | None = None
+) -> Path:
     """Print `{"bench": .., "versions": .., "rows": [..]}` and write it to results/BENCH.json.
 
-    `packages` are the distributions whose versions matter to the result, besides Muster's own.
+    `packages` are the distributions whose versions matter to the result, besides Muster's own;
+    `more` are further keys of the object.
     """
-    text = json.dumps({"bench": bench, "versions": versions(packages), "rows": list(rows)})
+    told = {"bench": bench, "versions": versions(packages), **(more or {}), "rows": list(rows)}
+    text = json.dumps(told)
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{bench}.json"
     path.write_text(text + "\n", encoding="utf-8")

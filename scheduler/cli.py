@@ -2,7 +2,10 @@
 
 Only the module of the command that was asked for is imported, so ``muster --help`` is quick.
 
-Exit status: 0 done, 1 could not go on, 2 a bad option, file or setting.
+It also works as a plugin of kubectl: `kubectl muster why …`.
+
+Exit status: 0 done, 1 could not go on, 2 a bad option, file or setting, 3 the service cannot be
+reached.
 """
 
 from __future__ import annotations
@@ -30,6 +33,11 @@ COMMANDS = {
     "serve": Command("serve", "serve", "Serve the extender for a cluster until SIGTERM."),
     "demo": Command("demo", "demo", "Replay a day of gangs on an embedded cluster."),
     "replay": Command("replay", "replay", "Print what Muster does for a recorded world."),
+    "status": Command("status", "status", "Show whether Muster is ready, and what waits."),
+    "gangs": Command("gangs", "gangs", "List gangs with their state and reason."),
+    "why": Command("why", "why", "Say why a gang waits, and what comes next."),
+    "top": Command("top", "top", "Show what is free where, and how large a gang would fit."),
+    "fit": Command("fit", "fit", "Say whether a job would start now, before it is submitted."),
     "agent": Command("agent", "agent", "Publish how a node's GPUs are linked and who has them."),
     "kube-config": Command(
         "kube_config", "kube_config", "Print the configuration of the kube-scheduler."

@@ -17,9 +17,14 @@ import logging
 import os
 import re
 import shutil
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from trainer.errors import CheckpointError
+
+T = TypeVar("T")
 
 log = logging.getLogger("muster.checkpoint")
 
@@ -38,32 +43,57 @@ class Checkpoint:
 
 class CheckpointStore:
     """Checkpoints of one run in one directory. Methods marked *collective* are called by all
-    ranks at the same point; they need the default process group.
+    ranks at the same point; they need the default process group. What fails on one rank is
+    raised by all, so that nobody waits for somebody who has left.
     """
 
-    def __init__(self, root: Path, keep: int, rank: int) -> None:
+    def __init__(self, root: Path, keep: int, rank: int, background: bool = False) -> None:
+        """background: `save` returns while the files are written; see `written` and `finish`."""
         self.root = root
         self.keep = keep
         self.rank = rank
+        self.background = background
+        self._group: Any = None
+        self._under_way: tuple[int, Future[Any]] | None = None
 
     def save(self, step: int, state: dict[str, Any]) -> bool:
-        """Collective. Write the state of one step; False if it is there already."""
-        from torch.distributed.checkpoint.filesystem import FileSystemWriter
-        from torch.distributed.checkpoint.state_dict_saver import save
+        """Collective. Write the state of one step; False if it is there already.
 
-        if self._agreed(self._prepare(step) if self.rank == 0 else 0):
+        Raises CheckpointError, the same on all ranks.
+        """
+        self.finish()
+        if self._prepared(step):
             return False
-        work = self._work(step)
-        save(state, storage_writer=FileSystemWriter(work, sync_files=True))
-        if self.rank == 0:
-            commit(work, self.path(step))
-            retire(self.root, self.keep)
-        return bool(self._agreed(1))
+        if self.background:
+            self._begin(step, state)
+            return True
+        self._check(self._write(step, state))
+        self._commit(step)
+        return True
+
+    @property
+    def written(self) -> bool:
+        """Whether this rank's part of what is under way is on disk."""
+        return self._under_way is None or self._under_way[1].done()
+
+    @property
+    def under_way(self) -> bool:
+        """The same on all ranks."""
+        return self._under_way is not None
+
+    def finish(self) -> None:
+        """Collective. Wait for what is under way, and make it a checkpoint."""
+        if self._under_way is None:
+            return
+        step, future = self._under_way
+        self._under_way = None
+        self._check(_outcome(future))
+        self._commit(step)
 
     def newest(self) -> Checkpoint | None:
         """Collective. The newest complete checkpoint, as rank 0 sees it."""
         found = complete(self.root) if self.rank == 0 else []
-        step = self._agreed(found[-1].step if found else -1)
+        step = _agreed(found[-1].step if found else -1)
         return Checkpoint(step, self.path(step)) if step >= 0 else None
 
     def load(self, checkpoint: Checkpoint, state: dict[str, Any]) -> None:
@@ -80,23 +110,105 @@ class CheckpointStore:
         path = self.path(step)
         return path.with_name(path.name + TEMPORARY)
 
-    def _prepare(self, step: int) -> int:
-        """Clear the way; 1 if the step is saved already."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        if read(self.path(step)) is not None:
-            return 1
-        for leftover in (self.path(step), self._work(step)):
-            shutil.rmtree(leftover, ignore_errors=True)
-        return 0
+    def _prepared(self, step: int) -> bool:
+        """Clear the way; True if the step is saved already."""
+        there, error = False, None
+        if self.rank == 0:
+            try:
+                there = clear(self.root, self.path(step), self._work(step))
+            except OSError as found:
+                error = str(found)
+        there, error = _agreed((there, error))
+        if error is not None:
+            raise CheckpointError(f"no checkpoint of step {step}: {error}")
+        return there
 
-    def _agreed(self, value: int) -> int:
-        """Rank 0's value, in every rank."""
-        import torch
+    def _write(self, step: int, state: dict[str, Any]) -> str | None:
+        """This rank's error, if any."""
+        from torch.distributed.checkpoint.api import CheckpointException
+        from torch.distributed.checkpoint.state_dict_saver import save
+
+        try:
+            save(state, storage_writer=self._writer(step))
+        except (CheckpointException, OSError) as error:
+            return _in_words(error)
+        return None
+
+    def _begin(self, step: int, state: dict[str, Any]) -> None:
+        """In a thread, which has a group of its own: collectives of two threads over one group
+        would be taken for each other.
+        """
+        import torch.distributed as dist
+        from torch.distributed.checkpoint.state_dict_saver import async_save
+
+        if self._group is None:
+            self._group = dist.new_group(backend="gloo")
+        future = async_save(state, storage_writer=self._writer(step), process_group=self._group)
+        assert isinstance(future, Future)
+        self._under_way = (step, future)
+
+    def _writer(self, step: int) -> Any:
+        from torch.distributed.checkpoint.filesystem import FileSystemWriter
+
+        return FileSystemWriter(self._work(step), sync_files=True)
+
+    def _commit(self, step: int) -> None:
+        error = None
+        if self.rank == 0:
+            try:
+                commit(self._work(step), self.path(step))
+                retire(self.root, self.keep)
+            except OSError as found:
+                error = str(found)
+        self._check(error)
+
+    def _check(self, error: str | None) -> None:
+        """Collective. Raises one CheckpointError for all if any rank has an error."""
         import torch.distributed as dist
 
-        tensor = torch.tensor([value])
-        dist.broadcast(tensor, src=0)
-        return int(tensor.item())
+        errors: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(errors, error)
+        found = [(rank, text) for rank, text in enumerate(errors) if text is not None]
+        if found:
+            raise CheckpointError(
+                f"no checkpoint in {self.root}: {found[0][1]} (rank {found[0][0]}); is there room, "
+                "and may the pod write there?"
+            )
+
+
+def _outcome(future: Future[Any]) -> str | None:
+    error = future.exception()
+    return None if error is None else _in_words(error)
+
+
+def _in_words(error: BaseException) -> str:
+    """torch wraps what went wrong on each rank; the first line of one of them says it."""
+    failures = getattr(error, "failures", None) or {}
+    causes = [wrapped[0] for wrapped in failures.values()] or [error]
+    return str(causes[0]).splitlines()[0] if str(causes[0]) else repr(causes[0])
+
+
+def _agreed(value: T) -> T:
+    """Collective. Rank 0's value, in every rank."""
+    import torch.distributed as dist
+
+    box: list[Any] = [value]
+    dist.broadcast_object_list(box, src=0)
+    told: T = box[0]
+    return told
+
+
+def clear(root: Path, final: Path, work: Path) -> bool:
+    """Make room for a checkpoint and remove what a crash left; True if it is there already."""
+    root.mkdir(parents=True, exist_ok=True)
+    if read(final) is not None:
+        return True
+    for leftover in (final, work):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+    # Found out now, and not by all ranks at once in the midst of writing.
+    work.mkdir()
+    return False
 
 
 def commit(work: Path, final: Path) -> None:

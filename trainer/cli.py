@@ -93,7 +93,22 @@ def train_command(
     report: Annotated[Path | None, _train("report")] = None,
     log_every: Annotated[int | None, _train("log_every")] = None,
     threads: Annotated[int | None, _train("threads")] = None,
+    init_timeout: Annotated[int | None, _train("init_timeout")] = None,
     timeout: Annotated[int | None, _train("timeout")] = None,
+    model: Annotated[str | None, _train("model")] = None,
+    micro_batch: Annotated[int | None, _train("micro_batch")] = None,
+    precision: Annotated[str | None, _train("precision")] = None,
+    compile: Annotated[bool | None, _train("compile")] = None,
+    clip: Annotated[float | None, _train("clip")] = None,
+    max_bad_steps: Annotated[int | None, _train("max_bad_steps")] = None,
+    deterministic: Annotated[bool | None, _train("deterministic")] = None,
+    bucket_mib: Annotated[float | None, _train("bucket_mib")] = None,
+    comm_hook: Annotated[str | None, _train("comm_hook")] = None,
+    async_save: Annotated[bool | None, _train("async_save")] = None,
+    jsonl: Annotated[Path | None, _train("jsonl")] = None,
+    curve: Annotated[Path | None, _train("curve")] = None,
+    tensorboard: Annotated[Path | None, _train("tensorboard")] = None,
+    flight_dir: Annotated[Path | None, _train("flight_dir")] = None,
 ) -> None:
     """Train a small network on handwritten digits, as a worker or alone."""
     settings = TrainSettings.load(environment(), locals())
@@ -115,7 +130,7 @@ def _train_once(settings: TrainSettings) -> int:
     from trainer.rendezvous import init_process_group
     from trainer.report import publish
 
-    ranks = init_process_group(timeout=timedelta(seconds=settings.timeout))
+    ranks = init_process_group(timeout=timedelta(seconds=settings.init_timeout))
     report = train(settings, ranks)
     leave()
     if report is None:

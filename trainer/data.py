@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,15 +19,52 @@ HELD_OUT = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Images as float32 [n, 64] in 0..1, labels as int64 [n]."""
+    """Digits: images as float32 [n, 64] in 0..1, labels as int64 [n]. Text: int64 [n, 64] both."""
 
     train_x: Tensor
     train_y: Tensor
     held_out_x: Tensor
     held_out_y: Tensor
+    symbols: int = 0
+    """Of a text's alphabet."""
+
+    @property
+    def labels_each(self) -> int:
+        """Labels of one sample."""
+        return self.train_y[0].numel()
 
     def to(self, device: torch.device) -> Split:
-        return Split(*(getattr(self, item.name).to(device) for item in fields(self)))
+        tensors = [item.name for item in fields(self) if item.name != "symbols"]
+        return replace(self, **{name: getattr(self, name).to(device) for name in tensors})
+
+
+def load(model: str, seed: int) -> Split:
+    """The data that a model learns from."""
+    return characters(seed) if model == "gpt" else digits(seed)
+
+
+def characters(seed: int) -> Split:
+    """Windows of 64 characters of Python's own help texts, each labelled with the next one.
+
+    The alphabet is ASCII. Raises DataError where the interpreter came without its texts.
+    """
+    import torch
+
+    from trainer.model import CONTEXT
+
+    try:
+        from pydoc_data.topics import topics
+    except ImportError as error:
+        raise DataError("this Python came without pydoc_data, the text for --model gpt") from error
+    text = "\n".join(topics[name] for name in sorted(topics)).encode("ascii", "replace")
+    codes = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
+    count = (len(codes) - 1) // CONTEXT
+    x = codes[: count * CONTEXT].view(count, CONTEXT)
+    y = codes[1 : count * CONTEXT + 1].view(count, CONTEXT)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    x, y = x[order], y[order]
+    held_out = int(count * HELD_OUT)
+    return Split(x[held_out:], y[held_out:], x[:held_out], y[:held_out], symbols=128)
 
 
 def digits(seed: int) -> Split:

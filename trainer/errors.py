@@ -8,6 +8,8 @@
     ├── RendezvousError   ranks that did not meet, or that do not fit together
     ├── PreflightError    a check before the run that found a fault
     ├── DataError         a data set that is missing or not the one expected
+    ├── PeerError         another rank that is gone or stuck
+    ├── DivergedError     a loss that is not finite, step after step
     └── CheckpointError   a checkpoint that does not belong to this run
 
 Every message says what is wrong, with the name and the value, and what to do about it.
@@ -55,5 +57,15 @@ class DataError(TrainerError):
     """A data set that is missing or not the one expected."""
 
 
+class PeerError(TrainerError):
+    """Another rank is gone or stuck, so that no step can end."""
+
+    retry = True
+
+
+class DivergedError(TrainerError):
+    """The loss or its gradient was not finite for too many steps in a row."""
+
+
 class CheckpointError(TrainerError):
-    """A checkpoint that does not belong to this run."""
+    """A checkpoint that does not belong to this run, or that cannot be written."""

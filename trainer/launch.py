@@ -212,9 +212,9 @@ def launch(args: Sequence[str]) -> int:
         raise WorldError("; ".join(chosen.decisions.errors))
     _apply(chosen.variables)
     _agree_on_port(chosen)
-    _reach_first_pod(settings, chosen.world)
     if settings.preflight:
         _preflight(chosen, machine)
+    _reach_first_pod(settings, chosen.world)
     options = _parser().parse_args(args)
     _prepare(options, chosen.world)
     return _run(options)

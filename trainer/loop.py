@@ -1,4 +1,4 @@
-"""The built-in training: DistributedDataParallel on the digits data set.
+"""The built-in training: DistributedDataParallel over steps, with whatever may happen on the way.
 
 The global batch is the same whatever the world size, and gradients are weighted by samples, so
 worlds of different sizes compute the same model up to rounding, and a run may resume in a
@@ -11,38 +11,20 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import Any
 
-from trainer import data, model
-from trainer.checkpoint import Checkpoint, CheckpointStore
+from trainer import step as stepping
+from trainer.checkpoint import Checkpoint
+from trainer.errors import PeerError
+from trainer.eyes import Eyes
 from trainer.interruption import EXIT_CODE, StopFlag, stop_on_sigterm
+from trainer.job import Job, prepare
 from trainer.rendezvous import Ranks
 from trainer.report import Report, progress
 from trainer.settings import TrainSettings
 
-if TYPE_CHECKING:
-    import torch
-    from torch.nn.parallel import DistributedDataParallel
-    from torch.optim import Optimizer
-
 log = logging.getLogger("muster.train")
-
-
-@dataclass(slots=True)
-class Job:
-    """One rank's share of a run."""
-
-    settings: TrainSettings
-    ranks: Ranks
-    device: torch.device
-    split: data.Split
-    network: DistributedDataParallel
-    optimizer: Optimizer
-    sampler: data.GlobalSampler
-    store: CheckpointStore | None
-    step: int = 0
-    resumed_from: int | None = None
 
 
 def train(settings: TrainSettings, ranks: Ranks) -> Report | None:
@@ -50,14 +32,15 @@ def train(settings: TrainSettings, ranks: Ranks) -> Report | None:
 
     Collective: all ranks of the default process group call it with equal settings.
     Returns the report; None if the run was stopped, with its state saved if it has a
-    checkpoint directory. Raises DataError or CheckpointError.
+    checkpoint directory. Raises DataError, CheckpointError, PeerError or DivergedError.
     """
     with stop_on_sigterm() as stop:
-        job = _prepare(settings, ranks)
-        with _stopping_alone(stop):
+        job = prepare(settings, ranks)
+        with _stopping_alone(stop), Eyes(job) as eyes:
             _resume(job)
-            stopped = _run(job, stop)
+            stopped = _run(job, stop, eyes)
             _save(job)
+            _finish_saving(job)
             if stopped:
                 _tell(job, "stopped by SIGTERM at step %d%s", job.step, _where(job))
                 return None
@@ -82,78 +65,44 @@ def _stopping_alone(stop: StopFlag) -> Iterator[None]:
     """
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, PeerError) as error:
         if not stop.requested:
             raise
         log.warning("asked to stop, and another rank is gone; not saved since: %s", error)
         raise SystemExit(EXIT_CODE) from error
 
 
-def _prepare(settings: TrainSettings, ranks: Ranks) -> Job:
-    import torch
-    from torch.nn.parallel import DistributedDataParallel
-
-    torch.set_num_threads(settings.threads)
-    device = _device(ranks)
-    split = data.digits(settings.seed)
-    bare = model.build(settings.hidden, settings.seed).to(device)
-    folder = settings.checkpoint_dir
-    return Job(
-        settings=settings,
-        ranks=ranks,
-        device=device,
-        split=split.to(device),
-        network=DistributedDataParallel(bare),
-        optimizer=torch.optim.SGD(bare.parameters(), lr=settings.lr, momentum=settings.momentum),
-        sampler=data.GlobalSampler(len(split.train_x), settings.global_batch, settings.seed),
-        store=CheckpointStore(folder, settings.keep, ranks.rank) if folder else None,
-    )
-
-
-def _device(ranks: Ranks) -> torch.device:
-    import torch
-
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    device = torch.device("cuda", ranks.local_rank % torch.cuda.device_count())
-    torch.cuda.set_device(device)
-    return device
-
-
-def _run(job: Job, stop: StopFlag) -> bool:
+def _run(job: Job, stop: StopFlag, eyes: Eyes) -> bool:
     """Step until the end; True if some rank asked to stop before it."""
-    settings = job.settings
+    settings, first = job.settings, job.step
     shown = job.ranks.rank == 0
     with progress(settings.steps, settings.log_every, shown=shown, stream=sys.stderr) as show:
         while job.step < settings.steps:
-            loss, stopped = _step(job, stop)
-            show(job.step, loss)
-            if stopped and job.step < settings.steps:
+            outcome = stepping.take(job, stop)
+            if job.step == first + 1:
+                _shorten_timeout(settings)
+            eyes.see(outcome)
+            show(job.step, outcome.loss)
+            if outcome.stop and job.step < settings.steps:
                 return True
-            if settings.checkpoint_every and job.step % settings.checkpoint_every == 0:
-                _save(job)
+            _save_if_due(job, outcome)
     return False
 
 
-def _step(job: Job, stop: StopFlag) -> tuple[float, bool]:
-    """One optimizer step; the mean loss over the global batch, and whether any rank stops."""
-    import torch
+def _shorten_timeout(settings: TrainSettings) -> None:
+    """The first step waits for the slowest start; from then on a long wait is a fault."""
     import torch.distributed as dist
-    from torch.nn.functional import cross_entropy
 
-    rows = job.sampler.next(job.ranks.rank, job.ranks.world_size).to(job.device)
-    scores = job.network(job.split.train_x[rows])
-    total = cross_entropy(scores, job.split.train_y[rows], reduction="sum")
-    # DDP averages gradients over ranks: this makes it the mean over samples, also where the
-    # ranks' shares of the batch are unequal.
-    mean = total * (job.ranks.world_size / job.settings.global_batch)
-    mean.backward()  # type: ignore[no-untyped-call]
-    job.optimizer.step()
-    job.optimizer.zero_grad()
-    job.step += 1
-    shared = torch.tensor([total.item(), float(stop.requested)], dtype=torch.float64)
-    dist.all_reduce(shared)
-    return shared[0].item() / job.settings.global_batch, shared[1].item() > 0
+    if settings.timeout != settings.init_timeout:
+        dist.set_timeout(timedelta(seconds=settings.timeout))
+
+
+def _save_if_due(job: Job, outcome: stepping.Outcome) -> None:
+    if job.store is not None and job.store.under_way and outcome.saved:
+        _finish_saving(job)
+    every = job.settings.checkpoint_every
+    if every and job.step % every == 0:
+        _save(job)
 
 
 def _evaluate(job: Job) -> Report:
@@ -163,14 +112,14 @@ def _evaluate(job: Job) -> Report:
     from torch.nn.functional import cross_entropy
 
     rank, world = job.ranks.rank, job.ranks.world_size
-    x, y = job.split.held_out_x[rank::world], job.split.held_out_y[rank::world]
+    x, y = job.split.held_out_x[rank::world], job.split.held_out_y[rank::world].flatten()
     with torch.no_grad():
-        scores = job.network.module(x)
+        scores = job.network.module(x).flatten(0, -2)
         loss = cross_entropy(scores.double(), y, reduction="sum")
         right = (scores.argmax(1) == y).sum()
     shared = torch.tensor([loss.item(), right.item()], dtype=torch.float64)
     dist.all_reduce(shared)
-    samples = len(job.split.held_out_y)
+    samples = job.split.held_out_y.numel()
     return Report(
         world=world,
         rank_order=job.ranks.places,
@@ -185,13 +134,24 @@ def _state(job: Job) -> dict[str, Any]:
     from torch.distributed.checkpoint.state_dict import get_state_dict
 
     weights, optimizer = get_state_dict(job.network, job.optimizer)
-    progress = {"step": job.step, "sampler": job.sampler.state_dict()}
+    progress = {
+        "step": job.step,
+        "sampler": job.sampler.state_dict(),
+        "scaler": job.scaler.state_dict(),
+        "model": job.settings.model,
+    }
     return {"model": weights, "optimizer": optimizer, "progress": progress}
 
 
 def _save(job: Job) -> None:
     if job.store is not None and job.store.save(job.step, _state(job)):
-        _tell(job, "saved %s", job.store.path(job.step))
+        verb = "saving" if job.store.under_way else "saved"
+        _tell(job, "%s %s", verb, job.store.path(job.step))
+
+
+def _finish_saving(job: Job) -> None:
+    if job.store is not None:
+        job.store.finish()
 
 
 def _resume(job: Job) -> None:
@@ -217,6 +177,8 @@ def _load(job: Job, checkpoint: Checkpoint) -> None:
     )
     job.step = state["progress"]["step"]
     job.sampler.load_state_dict(state["progress"]["sampler"])
+    if job.scaler.is_enabled() and state["progress"]["scaler"]:
+        job.scaler.load_state_dict(state["progress"]["scaler"])
 
 
 def _where(job: Job) -> str:

@@ -1,6 +1,7 @@
 """The HTTP face: the four extender verbs, and views for people. Only place that imports FastAPI."""
 
 from scheduler.api.app import create_app
+from scheduler.api.listeners import Address
 from scheduler.api.server import ServerError, ServerThread, run
 
-__all__ = ["ServerError", "ServerThread", "create_app", "run"]
+__all__ = ["Address", "ServerError", "ServerThread", "create_app", "run"]

@@ -12,6 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from scheduler.api.app import create_app
+from scheduler.api.listeners import Address, ByPort, views_only
 from scheduler.errors import MusterError
 from scheduler.service import Service
 
@@ -29,17 +30,26 @@ class ServerError(MusterError):
 class ServerThread:
     """A server in a thread of its own; port 0 takes a free one.
 
-    The socket is bound at once, so ``url`` is known before ``start`` and a port in use is an
-    ServerError of the constructor.
+    The sockets are bound at once, so ``url`` is known before ``start`` and a port in use is a
+    ServerError of the constructor. On ``views`` only what reads is answered.
     """
 
-    def __init__(self, app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> None:
-        self._socket = _listen(host, port)
+    def __init__(
+        self,
+        app: FastAPI,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        views: Address | None = None,
+    ) -> None:
+        self._sockets = _listen_all(Address(host, port), views)
         self.host: str = host
-        self.port: int = self._socket.getsockname()[1]
+        self.port: int = _port(self._sockets[0])
+        self.views_url = _url(views.host, _port(self._sockets[1])) if views else ""
+        """Where views are answered besides; empty if nowhere."""
         self._server = _Server(
+            app,
             uvicorn.Config(
-                app,
+                ByPort(app, views_only(app), _port(self._sockets[1])) if views else app,
                 loop="auto",
                 http="httptools",
                 ws="none",
@@ -49,15 +59,15 @@ class ServerThread:
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=5,
                 server_header=False,
-            )
+                proxy_headers=False,
+            ),
         )
         self._thread = threading.Thread(target=self._run, name="muster-http", daemon=True)
 
     @property
     def url(self) -> str:
         """Where the server answers."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return _url(self.host, self.port)
 
     def start(self) -> None:
         """Serve; returns once requests are answered."""
@@ -70,7 +80,8 @@ class ServerThread:
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(deadline_s)
-        self._socket.close()
+        for listener in self._sockets:
+            listener.close()
 
     @property
     def alive(self) -> bool:
@@ -91,7 +102,7 @@ class ServerThread:
 
     def _run(self) -> None:
         try:
-            self._server.run(sockets=[self._socket])
+            self._server.run(sockets=self._sockets)
         finally:
             self._server.running.set()
 
@@ -99,24 +110,32 @@ class ServerThread:
 class _Server(uvicorn.Server):
     """Says when it is up."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, app: FastAPI, config: uvicorn.Config) -> None:
         super().__init__(config)
+        self._app = app
         self.running = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.running.set()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Streams have no end of their own, and would be waited for.
+        self._app.state.streams.close()
+        await super().shutdown(sockets)
+
 
 def run(
     service: Service,
     host: str = "127.0.0.1",
     port: int = 8085,
-    listening: Callable[[str], None] | None = None,
+    listening: Callable[[str, str], None] | None = None,
+    views: Address | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then end in order. Call it from the main thread.
 
-    ``listening`` is told the URL once requests are answered. Raises ServerError if the address
+    ``listening`` is told the URL, and that of the views (empty without ``views``), once requests
+    are answered. Raises ServerError if the address
     cannot be used or the server ends by itself.
     """
     asked = threading.Event()
@@ -126,9 +145,9 @@ def run(
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        with ServerThread(create_app(service), host, port) as server:
+        with ServerThread(create_app(service), host, port, views) as server:
             if listening is not None:
-                listening(server.url)
+                listening(server.url, server.views_url)
             while not asked.wait(1.0):
                 if not server.alive:
                     raise ServerError(f"the server on {server.url} ended by itself; see the log")
@@ -137,7 +156,32 @@ def run(
             signal.signal(number, handler)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen_all(address: Address, views: Address | None) -> list[socket.socket]:
+    """Raises ServerError, and then leaves no socket open."""
+    if views is not None and views.port == address.port != 0:
+        raise ServerError(
+            f"port {views.port} is that of the scheduler's calls; choose another --views-port"
+        )
+    first = _listen(*address)
+    if views is None:
+        return [first]
+    try:
+        return [first, _listen(*views, options="--views-port or --views-host")]
+    except ServerError:
+        first.close()
+        raise
+
+
+def _port(listener: socket.socket) -> int:
+    port: int = listener.getsockname()[1]
+    return port
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _listen(host: str, port: int, options: str = "--port or --host") -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -147,6 +191,6 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ServerError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another {options}"
         ) from error
     return listener

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from starlette.requests import Request
+from prometheus_client.core import Metric
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from scheduler import __version__
+from scheduler.api import fit
+from scheduler.api.body import BodyTooLargeError, read_body
 from scheduler.api.domains import domains
-from scheduler.errors import ClusterError
+from scheduler.api.figures import figures
+from scheduler.api.page import page
+from scheduler.api.stream import Streams
+from scheduler.errors import ClusterError, DecodeError
 from scheduler.service import BusyError, Service
-from scheduler.service.metrics import gauge
-
-PAGE = Path(__file__).parent.parent / "web" / "index.html"
 
 
 def add(app: FastAPI, service: Service) -> None:
@@ -32,6 +34,8 @@ def add(app: FastAPI, service: Service) -> None:
         "/v1/gangs": views.gangs,
         "/v1/gangs/{namespace}/{name}": views.gang,
         "/v1/gangs/{namespace}/{name}/why": views.why,
+        "/v1/status": views.status,
+        "/v1/history": views.history,
         "/v1/nodes": views.nodes,
         "/v1/topology": views.topology,
         "/v1/state": views.state,
@@ -40,6 +44,9 @@ def add(app: FastAPI, service: Service) -> None:
     }
     for path, view in routes.items():
         app.add_api_route(path, view, methods=["GET"], response_class=Response)
+    app.add_route("/v1/fit", views.fit, methods=["POST"])
+    app.state.streams = Streams(service)
+    app.add_route("/v1/events", app.state.streams.handle, methods=["GET"])
     app.add_exception_handler(BusyError, _busy)
     service.metrics.add_observer(views.observe)
 
@@ -81,6 +88,31 @@ class Views:
         found = self._service.why(key)
         return _no_gang(key) if found is None else _json(found)
 
+    async def fit(self, request: Request) -> Response:
+        """Whether pods that do not exist yet would start now, where, and what is missing."""
+        try:
+            return await run_in_threadpool(self._fit, await read_body(request, fit.BODY_LIMIT))
+        except DecodeError as error:
+            return _json({"error": f"fit: {error}"}, 400)
+        except BodyTooLargeError:
+            return _json({"error": f"fit: more than {fit.BODY_LIMIT} bytes are not judged"}, 413)
+        except ClientDisconnect:
+            return Response(status_code=499)
+
+    def _fit(self, body: bytes) -> Response:
+        pods = fit.read(body)
+        warnings = fit.warnings(pods, self._service.settings.scheduler_names)
+        return _json({**self._service.fit(pods), "pods": len(pods), "warnings": warnings})
+
+    def status(self) -> Response:
+        """Whether all is well, and the cluster in a few figures."""
+        ready = {"ready": self._service.ready, "reason": self._service.unready_reason}
+        return _json({"version": __version__, **ready, **self._service.overview()})
+
+    def history(self) -> Response:
+        """Room, fragmentation and the queue over the last day, one point a minute."""
+        return _json({"points": self._service.history()})
+
     def nodes(self) -> Response:
         """Every node with its room."""
         return _json({"levels": self._service.levels(), "nodes": self._service.nodes()})
@@ -104,26 +136,16 @@ class Views:
 
     def page(self) -> Response:
         """The page with a picture of the cluster."""
-        if not PAGE.is_file():
-            return _json({"error": "this installation has no page; see /v1/gangs"}, 404)
-        return Response(PAGE.read_bytes(), media_type="text/html")
+        missing = {"error": "this installation has no page; see /v1/gangs"}
+        return page() or _json(missing, 404)
 
     def observe(self) -> Iterable[Metric]:
         """What is computed on a scrape; nothing while the engine is busy."""
         try:
-            gangs, totals = self._service.gangs(), self._service.totals()
+            found, totals = self._service.overview(), self._service.totals()
         except BusyError:
             return
-        states = Counter(str(gang["state"]) for gang in gangs)
-        yield gauge("muster_gangs", "Gangs, by state.", "state", dict(states))
-        yield GaugeMetricFamily(
-            "muster_reservations", "Seats reserved and not yet bound.", value=totals.reserved
-        )
-        yield CounterMetricFamily(
-            "muster_expired_reservations",
-            "Reservations that ran out before their pods were bound.",
-            value=totals.expired,
-        )
+        yield from figures(found, totals)
 
 
 def _json(value: Mapping[str, Any], code: int = 200) -> Response:

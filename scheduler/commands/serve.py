@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -11,6 +12,7 @@ import typer
 from scheduler.commands.logs import LogFormat, LogLevel, set_up
 
 if TYPE_CHECKING:
+    from scheduler.api import Address
     from scheduler.settings import Settings
 
 SWITCH_S = 0.001
@@ -23,6 +25,13 @@ def serve(
     ] = "in-cluster",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8085,
+    views_host: Annotated[
+        str,
+        typer.Option(help="Address for views, metrics and probes alone; empty for none."),
+    ] = "",
+    views_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of --views-host; 0 takes a free one.")
+    ] = 8086,
     scheduler_name: Annotated[
         list[str] | None,
         typer.Option(help="A schedulerName whose pods are ours; may be given several times."),
@@ -40,15 +49,17 @@ def serve(
     """Serve the extender for a cluster until SIGTERM.
 
     Plain pods pass at once; /readyz says when nodes and pods are known and gangs are planned.
+    The verbs ask nobody who is calling: keep --host where only the scheduler can reach it.
     """
+    from scheduler.api import Address
+
     settings = read_settings(config, scheduler_name or ())
     set_up(log_level, log_format)
     sys.setswitchinterval(SWITCH_S)
-    if record is None:
-        _run(settings, kubeconfig, host, port, None)
-        return
-    with record.open("w", encoding="utf-8") as file:
-        _run(settings, kubeconfig, host, port, file)
+    address = Address(host, port)
+    views = Address(views_host, views_port) if views_host else None
+    with nullcontext() if record is None else record.open("w", encoding="utf-8") as file:
+        _run(settings, kubeconfig, address, views, file)
 
 
 def read_settings(config: Path | None, scheduler_names: list[str] | tuple[str, ...]) -> Settings:
@@ -61,7 +72,13 @@ def read_settings(config: Path | None, scheduler_names: list[str] | tuple[str, .
     return settings
 
 
-def _run(settings: Settings, kubeconfig: str, host: str, port: int, record: TextIO | None) -> None:
+def _run(
+    settings: Settings,
+    kubeconfig: str,
+    address: Address,
+    views: Address | None,
+    record: TextIO | None,
+) -> None:
     import logging
 
     from scheduler.api import ServerError, run
@@ -74,11 +91,20 @@ def _run(settings: Settings, kubeconfig: str, host: str, port: int, record: Text
     log.info("the API server is %s; schedulerNames: %s", connection.host, settings.scheduler_names)
     try:
         with connection as service:
-            run(service, host, port, lambda url: log.info("listening on %s", url))
+            run(service, *address, _listening, views)
     except ServerError as error:
         typer.echo(f"muster serve: {error}", err=True)
         raise typer.Exit(1) from error
     log.info("stopped")
+
+
+def _listening(url: str, views_url: str) -> None:
+    import logging
+
+    log = logging.getLogger(__name__)
+    log.info("listening on %s", url)
+    if views_url:
+        log.info("views on %s", views_url)
 
 
 def _append(file: TextIO, line: str) -> None:

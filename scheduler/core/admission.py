@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from scheduler.core import backfill, planning, starting
 from scheduler.core.gang import Gang, Reason, Refusal, Stage, Status
@@ -38,7 +39,7 @@ def _is_worth_a_try(turn: Turn, gang: Gang) -> bool:
     refusal = gang.memory.refusal
     if gang.memory.backoff_until > turn.now or not _has_waiting(gang):
         return False
-    if not gang.memory.admitted and not can_complete(gang):
+    if gang.stage is not Stage.QUEUED and not gang.memory.admitted and not can_complete(gang):
         return False
     return refusal is None or refusal.gains != turn.state.gains
 
@@ -70,8 +71,12 @@ def _try(turn: Turn, gang: Gang) -> None:
 def _refuse(turn: Turn, gang: Gang, refusal: Refusal) -> None:
     gang.memory.refusal = refusal
     life = gang.life
-    if life is None or (refusal.reason, refusal.text) != (life.reason, life.text):
+    if life is None or life.stage is not Stage.QUEUED:
         judge_again(turn.state, gang)
+    else:
+        # What judging anew would say; a thousand gangs may be refused at once.
+        gang.life = replace(life, reason=refusal.reason, text=refusal.text)
+    if life is None or life.reason is not refusal.reason:
         turn.told[gang.key] = None
 
 

@@ -42,7 +42,11 @@ def holders(state: State, domain: Sequence[str | None], asking: Gang) -> list[di
     for key, gang in sorted(state.gangs.items()):
         if key == asking.key:
             continue
-        for uid in (*gang.by_status[Status.SEATED], *gang.by_status[Status.LEAVING], *gang.reserved):
+        for uid in (
+            *gang.by_status[Status.SEATED],
+            *gang.by_status[Status.LEAVING],
+            *gang.reserved,
+        ):
             node = state.ledger.where(uid)
             if node is not None and topology.path(node)[:depth] == inside:
                 held[str(key)] += state.accelerators(state.pods[uid])

@@ -17,11 +17,15 @@ POINTS = 1440
 class History:
     """Takes a point at the first step of each minute; a minute without a step changes nothing.
 
-    Called under the service's lock only, but for ``points``.
+    Nothing is taken before ``begin``. Called under the service's lock only, but for ``points``.
     """
 
     def __init__(self) -> None:
         self._points: deque[tuple[float, dict[str, Any]]] = deque(maxlen=POINTS)
+        self._next = float("inf")
+
+    def begin(self) -> None:
+        """The world is known: what was there before was half of it."""
         self._next = float("-inf")
 
     def note(self, engine: Engine, now: float) -> None:

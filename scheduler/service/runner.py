@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from scheduler.core.messages import Effect, Event, Reply, Tick
+from scheduler.core.messages import Effect, Event, Reply, Synced, Tick
 from scheduler.errors import MusterError
 from scheduler.service.effects import EffectLog
 from scheduler.service.history import History
@@ -136,6 +136,8 @@ class Runner:
     def _watch(self, engine: Engine, event: Event, effects: Sequence[Effect], now: float) -> None:
         """Figures for people. A fault in them must not look like one of the engine."""
         self.steps += 1
+        if isinstance(event, Synced):
+            self.history.begin()
         try:
             self._starts.note(engine, event, effects, now)
             self.history.note(engine, now)

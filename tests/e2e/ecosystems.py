@@ -17,7 +17,7 @@ class Declared:
     """What a controller has created for one job."""
 
     pods: Sequence[Object]
-    """In the order of ranks; those without GPUs come last."""
+    """In the order of ranks: leading roles first."""
     objects: Sequence[Object] = ()
     """What the pods refer to."""
 
@@ -101,7 +101,7 @@ def mpi(namespace: str) -> Declared:
     job = _object("kubeflow.org/v2beta1", "MPIJob", "pi", namespace, spec)
     workers = [_pod(f"pi-worker-{at}", namespace, labels=_mpi("worker", at)) for at in _each()]
     launcher = _pod("pi-launcher", namespace, labels=_mpi("launcher", None), gpus=0)
-    return Declared([*workers, launcher], [job])
+    return Declared([launcher, *workers], [job])
 
 
 def volcano(namespace: str) -> Declared:

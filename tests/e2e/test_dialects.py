@@ -17,8 +17,9 @@ from tests.e2e.muster import MusterProcess, start_muster_scheduler
 
 pytestmark = pytest.mark.e2e
 
+GANG_CYCLES = "GenericWorkload=true"
 NATIVE_API = (
-    "--feature-gates=GenericWorkload=true",
+    f"--feature-gates={GANG_CYCLES}",
     "--runtime-config=scheduling.k8s.io/v1beta1=true",
 )
 """Both are off by default in Kubernetes 1.37."""
@@ -88,24 +89,35 @@ def nodes_of(client: Client, namespace: str) -> dict[str, str]:
     }
 
 
-def assert_starts_whole(client: Client, namespace: str, gang: Declared) -> None:
+def assert_starts_whole(
+    client: Client, namespace: str, muster: MusterProcess, gang: Declared
+) -> None:
     """Nothing is bound while the last pod is missing; with it all are, in one rack, in order."""
-    for item in gang.objects:
-        client.create(item)
     *most, last = gang.pods
+    client.create_all(gang.objects)
     client.create_all(most)
-    words = f"{len(most)} of {len(gang.pods)} pods exist"
-
-    def held() -> bool:
-        return all(words in scheduled_message(item) for item in client.list("Pod", namespace))
-
-    wait_until(held, 120, what=f"all conditions say {words!r}")
+    waiting = {"state": "forming", "min": len(gang.pods), "members": len(most), "bound": 0}
+    wait_until(
+        lambda: waiting.items() <= only_gang(muster, namespace).items(),
+        120,
+        what=f"the gang is known as {waiting}",
+    )
+    wait_until(lambda: all(map(scheduled_message, client.list("Pod", namespace))), 30)
     assert nodes_of(client, namespace) == {}
     client.create(last)
-    wait_until(lambda: len(nodes_of(client, namespace)) == len(gang.pods), 60, what="all are bound")
+    whole = len(gang.pods)
+    wait_until(lambda: len(nodes_of(client, namespace)) == whole, 60, what="all are bound")
     assert len({rack_of(node) for node in nodes_of(client, namespace).values()}) == 1
     in_order = [item["metadata"]["name"] for item in gang.pods]
     assert ranks(client, namespace) == {name: rank for rank, name in enumerate(in_order)}
+
+
+def only_gang(muster: MusterProcess, namespace: str) -> Object:
+    """The one gang of a namespace, as Muster shows it."""
+    shown = json.loads(muster.get("/v1/gangs"))["gangs"]
+    found = [gang for gang in shown if gang["key"].startswith(f"{namespace}/")]
+    assert len(found) <= 1
+    return found[0] if found else {}
 
 
 def ranks(client: Client, namespace: str) -> dict[str, int]:
@@ -123,11 +135,24 @@ def test_a_gang_of_any_ecosystem_starts_whole(
     client: Client, namespace: str, muster: MusterProcess, scheduler: Scheduler, name: str
 ) -> None:
     """Seven of eight wait; with the eighth all start, in one rack and in rank order."""
-    assert_starts_whole(client, namespace, ECOSYSTEMS[name](namespace))
+    assert_starts_whole(client, namespace, muster, ECOSYSTEMS[name](namespace))
+
+
+def test_a_native_gang_starts_whole_though_its_scheduler_plans_gangs_too(
+    client: Client, namespace: str, muster: MusterProcess, scheduler: Scheduler
+) -> None:
+    """With its own gang cycles on, kube-scheduler asks for all members at once, and for nothing
+    that Muster has bound."""
+    off, on = scheduler.flags, [f"{flag},{GANG_CYCLES}" for flag in scheduler.flags]
+    scheduler.restart(flags=on)
+    try:
+        assert_starts_whole(client, namespace, muster, ECOSYSTEMS["native"](namespace))
+    finally:
+        scheduler.restart(flags=off)
 
 
 def test_a_kind_of_pod_group_that_appears_later_is_picked_up(
     client: Client, namespace: str, muster: MusterProcess, scheduler: Scheduler
 ) -> None:
     """Defined when Muster ran already; its gangs wait until their PodGroup can be read."""
-    assert_starts_whole(client, namespace, coscheduling(namespace))
+    assert_starts_whole(client, namespace, muster, coscheduling(namespace))

@@ -65,6 +65,7 @@ def refused(text: str) -> str:
         "$ nvidia-smi topo -m\n\n" + tables.with_tabs(BOX) + "\n$ exit\n",
         tables.with_tabs(BOX).replace("\n", "\r\n"),
         tables.with_tabs(BOX).replace("mlx5_bond_1\tCPU", "mlx5_bond_1 CPU"),
+        tables.with_tabs(BOX).replace("GPU1\tNV3\t X \tSYS", "GPU1\tNV3   X   SYS"),
         tables.with_tabs(BOX) + "\n" + tables.with_tabs(Shown(2, {(0, 1): "SYS"})),
     ],
     ids=[
@@ -79,6 +80,7 @@ def refused(text: str) -> str:
         "prompt",
         "crlf",
         "space-in-header",
+        "spaces-in-a-row",
         "a-second-table",
     ],
 )
@@ -163,6 +165,23 @@ def test_rows_that_disagree_give_the_weaker_link() -> None:
     text = tables.with_tabs(PLAIN).replace("GPU1\tNV3", "GPU1\tPHB")
 
     assert read(text).words[0, 1] == "PHB"
+
+
+def test_rows_of_cards_that_disagree_give_the_weaker_link() -> None:
+    text = tables.with_tabs(BOX)
+
+    for worse in (text.replace("mlx5_0\tPIX", "mlx5_0\tSYS"), text.replace("SYS\tPIX", "SYS\tSYS")):
+        assert worse != text
+        assert read(worse).nics[0].words == ("SYS", "NODE", "SYS", "SYS")
+
+
+def test_another_table_does_not_fill_in_what_is_cut_off() -> None:
+    other = tables.with_tabs(Shown(4, dict.fromkeys(TWO_PAIRS, "PIX")))
+
+    table = read(tables.cut_off(tables.with_tabs(PLAIN), rows=3, width=6) + "\n" + other)
+
+    assert table.remarks == ("row GPU3 is missing",)
+    assert "PIX" not in table.words.values()
 
 
 def test_a_row_out_of_line_is_left_out_with_a_remark() -> None:

@@ -133,6 +133,12 @@ def test_a_node_without_gpus(tmp_path: Path) -> None:
     assert isinstance(look(tmp_path, {"nvidia-smi": NOT_LOADED}), NoDevices)
 
 
+def test_a_tool_that_fails_where_the_pci_bus_cannot_be_seen(tmp_path: Path) -> None:
+    found = look(tmp_path, {"nvidia-smi": NOT_LOADED})
+
+    assert isinstance(found, Failed)
+
+
 @pytest.mark.parametrize(
     ("vendor", "kind", "reason"),
     [

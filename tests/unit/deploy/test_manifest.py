@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,7 +12,7 @@ from deploy.render import MANIFEST, RenderError, main, render
 from scheduler import __version__
 from tests.e2e.controlplane.versions import KUBERNETES_VERSION
 
-CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
+CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding", "PriorityClass"}
 
 
 # ── one file ──
@@ -132,53 +127,42 @@ def test_the_schedulers_probes_find_its_port() -> None:
 @pytest.mark.parametrize(
     ("probe", "path"), [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")]
 )
-@pytest.mark.parametrize("status", [200, 503])
-def test_musters_probe_succeeds_only_on_200(
-    answering: Callable[[int], tuple[str, list[str]]], probe: str, path: str, status: int
-) -> None:
+def test_musters_probes_ask_the_views(probe: str, path: str) -> None:
     muster = containers()["muster"]
-    address = f"{option(muster, 'host')}:{option(muster, 'port')}"
-    url, asked = answering(status)
-    python, *arguments = muster[probe]["exec"]["command"]
-    assert python == "python"
 
-    done = subprocess.run(
-        [sys.executable, *(text.replace(f"http://{address}", url) for text in arguments)],
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
-
-    assert asked == [path]
-    assert (done.returncode == 0) == (status == 200)
+    assert muster[probe]["httpGet"] == {"path": path, "port": "http"}
+    assert _ports(muster) == {"http": int(option(muster, "views-port"))}
 
 
-@pytest.fixture
-def answering() -> Iterator[Callable[[int], tuple[str, list[str]]]]:
-    """Starts a server that answers everything with one status; its URL, and what it was asked."""
-    servers: list[HTTPServer] = []
+# ── views ──
 
-    def start(status: int) -> tuple[str, list[str]]:
-        asked: list[str] = []
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                asked.append(self.path)
-                self.send_response(status)
-                self.end_headers()
+def test_the_service_leads_to_the_views_alone() -> None:
+    service, labels = one("Service"), pod_template()["metadata"]["labels"]
 
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert [(port["name"], port["targetPort"]) for port in service["spec"]["ports"]] == [
+        ("http", "http")
+    ]
 
-        server = HTTPServer(("127.0.0.1", 0), Handler)
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}", asked
 
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+def test_the_network_lets_in_whom_it_names_and_to_the_views_alone() -> None:
+    policy = one("NetworkPolicy")["spec"]
+    (rule,) = policy["ingress"]
+
+    assert policy["podSelector"]["matchLabels"] == one("Service")["spec"]["selector"]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert rule["ports"] == [{"port": "http"}]
+    # An empty selector of namespaces would be everybody.
+    assert all(peer == {"podSelector": {}} or any(peer.values()) for peer in rule["from"])
+
+
+def test_a_drain_can_move_the_only_replica() -> None:
+    budget = one("PodDisruptionBudget")["spec"]
+
+    assert budget["selector"] == one("Deployment")["spec"]["selector"]
+    assert "minAvailable" not in budget
+    assert budget["maxUnavailable"] == 1
 
 
 # ── safety ──
@@ -202,7 +186,9 @@ def test_the_pod_is_unprivileged_critical_and_alone() -> None:
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["runAsUser"] > 0
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert spec["priorityClassName"] == "system-cluster-critical"
+    assert spec["priorityClassName"] == one("PriorityClass")["metadata"]["name"]
+    # More is kept for Kubernetes itself.
+    assert one("PriorityClass")["value"] == 1_000_000_000
     # Two pairs at work at once would bind the same GPUs twice.
     assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
     labels = one("Namespace")["metadata"]["labels"]
@@ -211,13 +197,19 @@ def test_the_pod_is_unprivileged_critical_and_alone() -> None:
 
 def test_only_the_scheduler_beside_it_can_call_musters_verbs() -> None:
     muster = containers()["muster"]
-    verbs = option(muster, "port")
+    verbs = int(option(muster, "port"))
 
     assert option(muster, "host") == "127.0.0.1"
     assert not pod_template()["spec"].get("hostNetwork")
-    offered = {str(port) for item in containers().values() for port in _ports(item).values()}
+    offered = {port for item in containers().values() for port in _ports(item).values()}
     assert verbs not in offered
-    assert [item for item in installed() if item["kind"] == "Service"] == []
+    targets = {
+        port["targetPort"]
+        for service in values(installed(), "ports")
+        for port in service
+        if "targetPort" in port
+    }
+    assert targets == {"http"}
 
 
 # ── versions ──

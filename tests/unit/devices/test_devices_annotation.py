@@ -58,8 +58,9 @@ def test_a_word_of_a_later_driver_costs_only_its_pair() -> None:
     assert devices.matrix.links == (Link(1, 2, "NV1"),)
 
 
-def test_of_two_words_for_one_pair_the_weaker_counts() -> None:
-    devices = parse_annotation('{"v":1,"gpus":2,"links":{"0-1":"NV2","1-0":"PHB"}}')
+@pytest.mark.parametrize("links", ['{"0-1":"NV2","1-0":"PHB"}', '{"0-1":"PHB","1-0":"NV2"}'])
+def test_of_two_words_for_one_pair_the_weaker_counts(links: str) -> None:
+    devices = parse_annotation(f'{{"v":1,"gpus":2,"links":{links}}}')
 
     assert devices is not None
     assert devices.matrix.links == (Link(0, 1, "PHB"),)

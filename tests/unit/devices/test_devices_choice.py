@@ -118,6 +118,15 @@ def test_what_is_left_decides_between_equals() -> None:
     assert chosen(chain, {0, 1, 2, 3}, 1) == (0,)
 
 
+def test_pairs_that_are_left_are_worth_more_than_links_that_no_pair_can_use() -> None:
+    """Without 0 and 2 two linked pairs remain; without 0 and 1 three links, all among 2, 4, 5."""
+    links = {(0, 1): "NV2", (0, 2): "NV2", (1, 3): "NV1", (2, 4): "NV1", (2, 5): "NV1"}
+    links[4, 5] = "NV1"
+    matrix = boxes.box(6, lambda a, b: links.get((a, b), "SYS"))
+
+    assert choose(matrix, range(6), 2) == Choice((0, 2), 200, 200, (), ())
+
+
 # ── all links equal ──
 
 
@@ -131,6 +140,19 @@ def test_nvswitch_takes_the_lowest_of_one_numa_node() -> None:
 
 def test_nvswitch_fills_the_numa_node_that_is_nearly_full() -> None:
     assert chosen(boxes.nvswitch(), {1, 2, 3, 4}, 1) == (4,)
+
+
+def test_one_numa_node_is_better_than_two_that_are_nearly_full() -> None:
+    matrix = boxes.box(6, lambda a, b: "NV18", (1, 2, 0, 0, 0, 0))
+
+    assert chosen(matrix, range(6), 2) == (2, 3)
+
+
+def test_what_is_left_of_equal_links() -> None:
+    choice = choose(boxes.nvswitch(), range(8), 3)
+
+    assert choice is not None
+    assert choice.leaves == 3 * 1800 + 1800, "one set of three, and the rest of two"
 
 
 def test_numa_nodes_come_before_cards() -> None:
@@ -202,9 +224,15 @@ def test_more_gpus_than_all_sets_can_be_tried_for() -> None:
 
     assert boxes.one_after_another(matrix, 4)[:2] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert len(boxes.one_after_another(matrix, 4)) == 6
-    assert chosen(matrix, set(range(24)) - {0}, 1) == (1,)
+    assert chosen(matrix, set(range(24)) - {23}, 1) == (20,)
     choice = choose(matrix, range(8), 4)
     assert choice == Choice((0, 1, 2, 3), 1200, 1200, (), ())
+
+
+def test_many_gpus_that_are_linked_in_a_chain() -> None:
+    chain = boxes.box(18, lambda a, b: "NV1" if b - a == 1 and a >= 14 else "SYS")
+
+    assert chosen(chain, range(18), 4) == (14, 15, 16, 17)
 
 
 def test_the_same_question_has_the_same_answer_whatever_was_asked_before() -> None:

@@ -115,8 +115,8 @@ def test_a_role_that_may_only_use_few_nodes_is_not_locked_out() -> None:
 
 def test_a_rack_for_all_is_found_where_each_role_alone_would_choose_another() -> None:
     fabric = fabric_of(("r1",), ("r2",), ("r3",), ("r3",), ("r4",))
-    free = [[8, 9], [4, 9], [8, 9], [4, 9], [0, 9]]
-    roles = [role(1, 0), role(1, 8), role(1, 4)]
+    free = [[8, 9], [4, 9], [8, 9], [4, 9], [0, 99]]
+    roles = [role(1, 0, 50), role(1, 8), role(1, 4)]
     answer = placed(fabric, roles, free, accelerated=[True, True, True, True, False])
     assert answer == [{4: 1}, {2: 1}, {3: 1}]
 

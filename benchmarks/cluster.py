@@ -1,0 +1,227 @@
+"""How fast gangs start on a real cluster, side by side: `python -m benchmarks.cluster`.
+
+A real kube-apiserver, etcd and kube-scheduler; nodes are API objects. For each arm and load, pods
+are created over many connections, and a watch tells when each was bound. What is reported is the
+time from a gang's last pod created to its last pod bound.
+
+* stock: kube-scheduler alone, which knows nothing of gangs
+* native: its own gangs (the gate GenericWorkload)
+* native-topology: the same with a topology constraint, the finest level that holds the gang
+* burst, nominate, follow: Muster, by how it starts gangs
+* raw: no scheduler; the client that creates the pods binds them as fast as the API server takes it
+
+Arms take turns within each repeat, each begins with a gang that does not count, and only the
+processes of one arm run at a time. In a churn, kwok runs the pods and ends them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks import report
+from benchmarks.cluster_arms import ARMS, Arm
+from benchmarks.cluster_bars import bars
+from benchmarks.cluster_client import sender
+from benchmarks.cluster_fleet import places
+from benchmarks.cluster_loads import CHURN, load, shape
+from benchmarks.cluster_plane import Plane, plane
+from benchmarks.cluster_run import Bench, measure
+from benchmarks.cluster_samples import Sample, rows, sample_of
+from benchmarks.cluster_table import bars_table, picture, table
+from tests.e2e.controlplane import build
+from tests.e2e.controlplane.versions import BINARIES
+
+NODES = (1_000, 5_000)
+LOADS = ("1x500", "1x1000", "100x16", CHURN)
+QUICK_NODES = (200,)
+QUICK_LOADS = ("1x64", "8x16", CHURN)
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+PACKAGES = ("fastapi", "uvicorn", "msgspec", "urllib3", "kubernetes")
+WARM_UP = "1x16"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured."""
+
+    nodes: Sequence[int]
+    arms: Sequence[Arm]
+    loads: Sequence[str]
+    repeats: int
+    churn_s: float
+    deadline_s: float
+    kubeconfig: Path | None = None
+
+    @property
+    def measurements(self) -> int:
+        """How many samples it is at most."""
+        return len(self.nodes) * self.repeats * len(self.arms) * len(self.loads)
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line. SystemExit with a text for people if it makes no sense."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.cluster",
+        description="How fast gangs start on a real cluster, side by side.",
+    )
+    add = parser.add_argument
+    add("--kubeconfig", type=Path, help="an existing cluster instead of one that is started here")
+    add("--quick", action="store_true", help="small sizes, one repeat: to see that it works")
+    add("--nodes", type=_numbers, help="numbers of nodes, comma-separated; 1000,5000")
+    add("--arms", type=_arms, default=list(ARMS.values()), help=f"of {','.join(ARMS)}; all")
+    add("--loads", type=_loads, help=f"GANGSxPODS or churn; {','.join(LOADS)}")
+    add("--repeats", type=_count, help="of each arm and load; 3")
+    add("--churn-seconds", type=float, default=20.0, help="how long pods come in one churn; 20")
+    add("--deadline", type=float, default=300.0, help="seconds for a load to be bound; 300")
+    add("--again", type=Path, help="report the samples in this file again, without measuring")
+    return parser.parse_args(words)
+
+
+def plan_of(chosen: argparse.Namespace) -> Plan:
+    """What the command line asks for."""
+    quick = chosen.quick
+    return Plan(
+        nodes=chosen.nodes or (QUICK_NODES if quick else NODES),
+        arms=chosen.arms,
+        loads=chosen.loads or (QUICK_LOADS if quick else LOADS),
+        repeats=chosen.repeats or (1 if quick else 3),
+        churn_s=5.0 if quick else chosen.churn_seconds,
+        deadline_s=chosen.deadline,
+        kubeconfig=chosen.kubeconfig,
+    )
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _numbers(text: str) -> list[int]:
+    return [_count(word) for word in _words(text)]
+
+
+def _arms(text: str) -> list[Arm]:
+    unknown = [word for word in _words(text) if word not in ARMS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no arm {unknown[0]!r}; there are {', '.join(ARMS)}")
+    return [ARMS[word] for word in _words(text)]
+
+
+def _loads(text: str) -> list[str]:
+    for word in _words(text):
+        try:
+            word == CHURN or shape(word)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+    return _words(text)
+
+
+def rotated(arms: Sequence[Arm], repeat: int) -> list[Arm]:
+    """Every repeat begins with another arm, so that none always comes first or last."""
+    turn = repeat % len(arms)
+    return [*arms[turn:], *arms[:turn]]
+
+
+def samples(plan: Plan, progress: Progress) -> Iterator[Sample]:
+    """Measure everything."""
+    task = progress.add_task("", total=plan.measurements)
+    for nodes in plan.nodes:
+        progress.update(task, description=f"{nodes:,} nodes are created")
+        with plane(nodes, plan.kubeconfig) as made, sender(made.cluster.kubeconfig) as client:
+            bench = Bench(made, client, places(nodes), plan.deadline_s)
+            for repeat in range(plan.repeats):
+                for arm in rotated(_possible(plan, made, progress), repeat):
+                    yield from _arm(bench, plan, arm, repeat, progress)
+
+
+def _possible(plan: Plan, made: Plane, progress: Progress) -> Sequence[Arm]:
+    if made.serves_groups():
+        return plan.arms
+    if any(arm.native for arm in plan.arms):
+        progress.console.print("This API server has no PodGroups: the native arms are left out.")
+    return [arm for arm in plan.arms if not arm.native]
+
+
+def _arm(bench: Bench, plan: Plan, arm: Arm, repeat: int, progress: Progress) -> Iterator[Sample]:
+    task = progress.task_ids[0]
+    nodes = len(bench.where)
+    with bench.plane.arm(arm) as running:
+        measure(bench, running, arm, load(WARM_UP, f"{arm.name}-{repeat}-warm", 0.0), repeat)
+        for name in plan.loads:
+            progress.update(task, description=f"{nodes:,} nodes, {arm.name}, {name}")
+            if not arm.raw or name.startswith("1x"):
+                prefix = f"{arm.name}-{repeat}-{name}"
+                yield measure(bench, running, arm, load(name, prefix, plan.churn_s), repeat)
+            progress.advance(task)
+
+
+def host() -> dict[str, Any]:
+    """What else can be said of the machine before it is put to work."""
+    programs = {name: BINARIES[name].release.version for name in PROGRAMS}
+    return {"load_average": round(os.getloadavg()[0], 2), "programs": programs}
+
+
+def present(found: Sequence[Sample], told: dict[str, Any]) -> None:
+    """Tables, the picture, and the JSON object as the last line."""
+    made = rows(found)
+    checked = bars(made)
+    print(table(made), bars_table(checked), sep="\n\n", end="\n\n")
+    report.RESULTS.mkdir(parents=True, exist_ok=True)
+    (report.RESULTS / "cluster.svg").write_text(picture(made), encoding="utf-8")
+    report.report("cluster", made, PACKAGES, {"host": told, "bars": checked})
+
+
+def measured(plan: Plan) -> tuple[list[Sample], dict[str, Any]]:
+    """All samples; each is also a line of results/cluster.samples.jsonl as soon as it is there."""
+    build.ensure(PROGRAMS)
+    told = host()
+    found = []
+    report.RESULTS.mkdir(parents=True, exist_ok=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with (
+        (report.RESULTS / "cluster.samples.jsonl").open("w", encoding="utf-8") as file,
+        Progress(*columns, TextColumn("{task.description}"), console=console) as progress,
+    ):
+        file.write(json.dumps(told) + "\n")
+        for sample in samples(plan, progress):
+            found.append(sample)
+            file.write(json.dumps(asdict(sample)) + "\n")
+            file.flush()
+            progress.console.print(f"{sample.nodes:,} {sample.load} {sample.arm}: {_short(sample)}")
+    return found, told
+
+
+def _short(sample: Sample) -> str:
+    return f"{sample.middle_s:.2f} s, {sample.bound} of {sample.pods} bound"
+
+
+def stored(file: Path) -> tuple[list[Sample], dict[str, Any]]:
+    """The samples of an earlier run."""
+    first, *lines = file.read_text(encoding="utf-8").splitlines()
+    return [sample_of(json.loads(line)) for line in lines], json.loads(first)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure and report."""
+    chosen = arguments(words)
+    found, told = stored(chosen.again) if chosen.again else measured(plan_of(chosen))
+    present(found, told)
+
+
+if __name__ == "__main__":
+    main()

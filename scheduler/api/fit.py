@@ -1,0 +1,95 @@
+"""Reads what ``POST /v1/fit`` asks about: pods that do not exist yet, and what describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from scheduler import decode
+from scheduler.core.quoting import quoted
+from scheduler.dialects.laying import lay
+from scheduler.errors import DecodeError
+from scheduler.model import Group, GroupKey, Pod
+
+BODY_LIMIT = 16 << 20
+"""Bytes of a request."""
+
+PODS = 10_000
+"""Pods of a request."""
+
+NAMED = 3
+"""Pods that a warning names."""
+
+
+def read(body: bytes) -> list[Pod]:
+    """The pods of a request: a list of them, or ``{"pods": […], "objects": […]}``.
+
+    ``objects`` are the Jobs, PodGroups and the like that say how large a gang is, as they would be
+    applied. Raises DecodeError, which names the pod.
+    """
+    pods, objects = _parts(body)
+    if not pods:
+        raise DecodeError("there are no pods in it; send a list of pods, or an object with 'pods'")
+    if len(pods) > PODS:
+        raise DecodeError(f"{len(pods)} pods are too many; at most {PODS} are judged at once")
+    groups = {group.key: group for obj in objects if (group := decode.group(obj)) is not None}
+    return [_described(_pod(at, obj), groups) for at, obj in enumerate(pods)]
+
+
+def warnings(pods: Sequence[Pod], scheduler_names: Sequence[str]) -> list[str]:
+    """What makes the answer worth less: pods that Muster would not place at all."""
+    foreign = [pod for pod in pods if pod.scheduler not in scheduler_names]
+    if not foreign:
+        return []
+    names = ", ".join(pod.key for pod in foreign[:NAMED])
+    more = f" and {len(foreign) - NAMED} more" if len(foreign) > NAMED else ""
+    asked = quoted(foreign[0].scheduler or "default-scheduler")
+    return [
+        f"{names}{more}: schedulerName is {asked}, so Muster would not place them; "
+        f"set spec.schedulerName to {scheduler_names[0]!r}"
+    ]
+
+
+def _parts(body: bytes) -> tuple[list[Any], list[Any]]:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(f"the body is not JSON: {error}") from error
+    except RecursionError as error:
+        raise DecodeError("the body is nested too deeply") from error
+    if isinstance(found, list):
+        return found, []
+    if not isinstance(found, dict):
+        raise DecodeError("the body must be a list of pods, or an object with 'pods'")
+    return _list_in(found, "pods"), _list_in(found, "objects")
+
+
+def _list_in(found: Mapping[str, Any], name: str) -> list[Any]:
+    value = found.get(name, [])
+    if not isinstance(value, list):
+        raise DecodeError(f"{name}: {quoted(value)} is not a list")
+    return value
+
+
+def _pod(at: int, obj: Any) -> Pod:
+    try:
+        return decode.pod(obj)
+    except DecodeError as error:
+        raise DecodeError(f"pods[{at}]: {error}") from error
+
+
+def _described(pod: Pod, groups: Mapping[GroupKey, Group]) -> Pod:
+    """The pod with what its group's object says, if that came along."""
+    stated = pod.declaration
+    group = groups.get(stated.group) if stated and stated.group else None
+    if stated is None or group is None:
+        return pod
+    if group.fault:
+        return replace(pod, fault=f"{group.key}: {group.fault}")
+    if not group.gang:
+        return replace(pod, declaration=None)
+    options = lay(group.options, stated.options)
+    return replace(pod, declaration=replace(stated, options=options, group=None))

@@ -1,0 +1,300 @@
+"""Finds the service and asks it: at a URL, or through the API server that a kubeconfig names.
+
+The way through the API server is its proxy to the Service ``muster`` in ``muster-system``, else to
+a pod of that name, so that nobody has to forward a port.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol
+from urllib.parse import quote
+
+import typer
+
+from scheduler.errors import ClusterError, MusterError
+
+if TYPE_CHECKING:
+    from scheduler.cluster.transport import Transport
+
+FINE, NOT_THERE, BAD_USAGE, UNREACHABLE = 0, 1, 2, 3
+"""Exit statuses."""
+
+SERVICE = "muster"
+PORT_NAME = "http"
+PORT = 8085
+POD_LABEL = "app.kubernetes.io/name=muster"
+KUBECONFIG = "~/.kube/config"
+
+CONNECT_S, READ_S = 3.0, 15.0
+
+Server = Annotated[
+    str,
+    typer.Option("--server", envvar="MUSTER_SERVER", help="URL of Muster, instead of a kubeconfig"),
+]
+Kubeconfig = Annotated[
+    str, typer.Option("--kubeconfig", envvar="KUBECONFIG", help="Names the API server to go by.")
+]
+Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
+Home = Annotated[
+    str, typer.Option("--muster-namespace", help="Namespace in which Muster itself runs.")
+]
+Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace.")]
+AsJson = Annotated[bool, typer.Option("--json", help="The service's answer as it is.")]
+
+
+class ServiceError(MusterError):
+    """The service cannot be reached; the text says what to try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the service said."""
+
+    status: int
+    body: bytes
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """Its JSON object. Raises ServiceError if it is none."""
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            said = self.body[:200].decode("utf-8", "replace").strip()
+            raise ServiceError(f"this is no answer of Muster ({self.status}): {said or 'nothing'}")
+        return found
+
+    @property
+    def error(self) -> str:
+        """Its ``error``, for people."""
+        return str(self.value.get("error") or f"status {self.status}")
+
+
+class Client(Protocol):
+    """Asks the service. Every call raises ServiceError if it cannot be reached."""
+
+    where: str
+    """What is asked, for people."""
+    namespace: str | None
+    """The namespace that the user works in, if that is known."""
+
+    def get(self, path: str) -> Reply:
+        """GET a path such as ``/v1/gangs``."""
+
+    def post(self, path: str, body: Any) -> Reply:
+        """POST a value as JSON."""
+
+
+def connect(server: str, kubeconfig: str, context: str | None, home: str) -> Client:
+    """A client by URL if there is one, else through the API server. Raises ServiceError."""
+    if server:
+        return ByUrl(server)
+    return ThroughApiServer(_kubeconfig(kubeconfig), context, home)
+
+
+def gone_wrong(command: str, error: MusterError) -> NoReturn:
+    """Say that the service cannot be reached, and end."""
+    typer.echo(f"muster {command}: {error}", err=True)
+    raise typer.Exit(UNREACHABLE) from error
+
+
+def refused(command: str, reply: Reply) -> NoReturn:
+    """Say why the service has no answer, and end."""
+    typer.echo(f"muster {command}: {reply.error}", err=True)
+    raise typer.Exit(BAD_USAGE if reply.status in (400, 413) else NOT_THERE)
+
+
+def answer(command: str, reply: Reply) -> dict[str, Any]:
+    """The reply's value, if it is one; ends otherwise."""
+    if reply.status != 200:
+        refused(command, reply)
+    return reply.value
+
+
+# ── by URL ──
+
+
+class ByUrl:
+    """Straight to the service."""
+
+    namespace: str | None = None
+
+    def __init__(self, url: str) -> None:
+        if not url.startswith(("http://", "https://")):
+            url = f"http://{url}"
+        self.where = url.rstrip("/")
+
+    def get(self, path: str) -> Reply:
+        """GET."""
+        return self._send("GET", path, None)
+
+    def post(self, path: str, body: Any) -> Reply:
+        """POST."""
+        return self._send("POST", path, json.dumps(body).encode())
+
+    def _send(self, method: str, path: str, body: bytes | None) -> Reply:
+        import urllib3
+
+        timeout = urllib3.Timeout(connect=CONNECT_S, read=READ_S)
+        try:
+            with urllib3.PoolManager() as pool:
+                found = pool.request(
+                    method,
+                    self.where + path,
+                    body=body,
+                    headers={"Content-Type": "application/json"} if body else {},
+                    timeout=timeout,
+                    retries=False,
+                )
+                return Reply(found.status, found.data)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ServiceError(
+                f"Muster does not answer at {self.where}: {_plain(error)}. Is it running, and is "
+                "the URL (--server or MUSTER_SERVER) right? Without one, the kubeconfig is used"
+            ) from error
+
+
+# ── through the API server ──
+
+
+class ThroughApiServer:
+    """Through the API server's proxy, with the rights of the kubeconfig's user."""
+
+    def __init__(self, kubeconfig: Path, context: str | None, home: str) -> None:
+        # The Kubernetes client takes long to import; with a URL it is not needed.
+        from scheduler.cluster import Transport, load
+
+        try:
+            self._transport: Transport = Transport(load(str(kubeconfig), context), read_s=READ_S)
+        except ClusterError as error:
+            raise ServiceError(f"{error}. Or name Muster's URL with --server") from error
+        self._home = home
+        self._base = _namespaced(home, f"services/{SERVICE}:{PORT_NAME}/proxy")
+        self._looked = False
+        self.namespace: str | None = context_namespace(kubeconfig, context)
+        self.where = f"service {home}/{SERVICE} through {self._transport.host}"
+
+    def get(self, path: str) -> Reply:
+        """GET."""
+        return self._send("GET", path, None)
+
+    def post(self, path: str, body: Any) -> Reply:
+        """POST."""
+        return self._send("POST", path, body)
+
+    def _send(self, method: str, path: str, body: Any) -> Reply:
+        reply = self._once(method, self._base + path, body)
+        if _is_status(reply) and reply.status == 404 and not self._looked:
+            self._look_for_pod()
+            reply = self._once(method, self._base + path, body)
+        if _is_status(reply):
+            raise ServiceError(self._advice(reply, method))
+        return reply
+
+    def _once(self, method: str, path: str, body: Any) -> Reply:
+        transport = self._transport
+        try:
+            found = transport.get(path) if method == "GET" else transport.post(path, body)
+        except ClusterError as error:
+            raise ServiceError(
+                f"{_plain(error)}. Does kubectl reach the cluster? Or name Muster's URL with "
+                "--server or MUSTER_SERVER"
+            ) from error
+        return Reply(found.status, found.body)
+
+    def _look_for_pod(self) -> None:
+        """There is no Service: go to a pod by itself, the first that is ready."""
+        self._looked = True
+        reply = self._once("GET", _namespaced(self._home, f"pods?labelSelector={POD_LABEL}"), None)
+        if reply.status != 200:
+            raise ServiceError(self._advice(reply, "GET"))
+        ready = sorted(name for pod in reply.value.get("items", ()) if (name := _ready_name(pod)))
+        if not ready:
+            raise ServiceError(
+                f"there is neither a Service {SERVICE} nor a ready pod with {POD_LABEL} in "
+                f"namespace {self._home}: see `kubectl -n {self._home} get pods`, or name another "
+                "namespace with --muster-namespace, or a URL with --server"
+            )
+        self._base = _namespaced(self._home, f"pods/{quote(ready[0])}:{PORT}/proxy")
+        self.where = f"pod {self._home}/{ready[0]} through {self._transport.host}"
+
+    def _advice(self, reply: Reply, method: str) -> str:
+        verb = "get" if method == "GET" else "create"
+        said = f"the API server at {self._transport.host} says {reply.status}: {_message(reply)}"
+        advice = {
+            401: "the kubeconfig's credentials are not valid (any more)",
+            403: f"ask for the verb {verb} on services/proxy and pods/proxy, and list on pods, in "
+            f"namespace {self._home}",
+        }
+        otherwise = (
+            f"see `kubectl -n {self._home} get pods,endpointslices`; if Muster listens on loopback "
+            f"alone, `kubectl -n {self._home} port-forward deployment/muster {PORT}` and "
+            f"--server http://127.0.0.1:{PORT} reach it"
+        )
+        return f"{said}; {advice.get(reply.status, otherwise)}"
+
+
+def context_namespace(kubeconfig: Path, context: str | None) -> str:
+    """The namespace that a kubeconfig's context names; ``default`` if it names none."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+        wanted = context or found.get("current-context")
+        chosen = next(item for item in found["contexts"] if item["name"] == wanted)
+        return str(chosen["context"].get("namespace") or "default")
+    except (OSError, ValueError, yaml.YAMLError, AttributeError, KeyError, TypeError):
+        return "default"
+    except StopIteration:
+        return "default"
+
+
+def _kubeconfig(named: str) -> Path:
+    """The first file of a list such as ``KUBECONFIG`` holds that exists, else the first."""
+    paths = [Path(part).expanduser() for part in named.split(":") if part] or [
+        Path(KUBECONFIG).expanduser()
+    ]
+    return next((path for path in paths if path.is_file()), paths[0])
+
+
+def _namespaced(namespace: str, rest: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/{rest}"
+
+
+def _is_status(reply: Reply) -> bool:
+    """Whether the API server answered in Muster's place; Muster's own errors are no Status."""
+    if reply.status < 400:
+        return False
+    try:
+        found = json.loads(reply.body)
+    except ValueError:
+        # What comes from a proxy in between, or from the API server as plain text.
+        return True
+    return isinstance(found, dict) and found.get("kind") == "Status"
+
+
+def _message(reply: Reply) -> str:
+    try:
+        found = json.loads(reply.body)
+    except ValueError:
+        return reply.body[:200].decode("utf-8", "replace").strip()
+    return str(found.get("message", ""))[:400] if isinstance(found, dict) else ""
+
+
+def _ready_name(pod: Mapping[str, Any]) -> str:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+    return str(pod["metadata"]["name"]) if ready else ""
+
+
+def _plain(error: BaseException) -> str:
+    """The innermost reason: what wraps it repeats addresses and object names."""
+    reason = getattr(error, "reason", None)
+    found = reason if isinstance(reason, BaseException) else error
+    text = str(found)
+    return text.partition("): ")[2] or text

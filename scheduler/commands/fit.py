@@ -1,0 +1,116 @@
+"""``muster fit``: would this job start now, before it is submitted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.text import Text
+
+from scheduler.commands import client, printing
+from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server
+from scheduler.commands.workloads import WorkloadError, pods_of
+from scheduler.errors import MusterError
+
+Fit = Mapping[str, Any]
+
+
+def fit(
+    filename: Annotated[
+        str, typer.Option("--filename", "-f", help="YAML or JSON of the job; - reads it.")
+    ],
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="So many pods instead of what the file says.")
+    ] = None,
+    namespace: Namespace = None,
+    as_json: AsJson = False,
+    server: Server = "",
+    kubeconfig: Kubeconfig = client.KUBECONFIG,
+    context: Context = None,
+    muster_namespace: Home = "muster-system",
+) -> None:
+    """Say whether a job would start now, where, and what is missing. Submits nothing.
+
+    Reads pods, Jobs, JobSets, Kubeflow's jobs, and lists of them. Exit status: 0 it would start
+    now, 1 it would not or no answer now, 2 the file cannot be used, 3 Muster cannot be reached.
+    """
+    documents = _documents(filename)
+    try:
+        asked = client.connect(server, kubeconfig, context, muster_namespace)
+        pods, objects = pods_of(documents, namespace or asked.namespace or "default", replicas)
+        if not pods:
+            raise WorkloadError(f"{filename}: no pods come of it")
+        found = client.answer("fit", asked.post("/v1/fit", {"pods": pods, "objects": objects}))
+    except WorkloadError as error:
+        _unusable(str(error), error)
+    except MusterError as error:
+        client.gone_wrong("fit", error)
+    for warning in found.get("warnings", ()):
+        typer.echo(f"Warning: {warning}", err=True)
+    if as_json:
+        printing.as_json(found)
+    else:
+        printing.lines(told(found))
+    raise typer.Exit(client.FINE if found["fits"] else client.NOT_THERE)
+
+
+def told(found: Fit) -> list[Text]:
+    """The answer as people read it."""
+    count = found["pods"]
+    pods = f"{count} pod{'' if count == 1 else 's'}"
+    if found["fits"]:
+        head = Text("It fits", style="green").append(f": {pods} would start now")
+    elif found["never"]:
+        head = Text("It never fits", style="bold red").append(f" on these nodes: {pods}")
+    else:
+        head = Text("It would wait", style="yellow").append(f": {pods} would not start now")
+    return [head, *printing.facts(_facts(found))]
+
+
+def _facts(found: Fit) -> list[tuple[str, Text | str]]:
+    short = found.get("short_by") or {}
+    return [
+        ("why", found.get("reason", "")),
+        ("short by", " and ".join(f"{amount} {name}" for name, amount in sorted(short.items()))),
+        *((f"domain of {gang}", "/".join(path)) for gang, path in _domains(found)),
+        *_places(found.get("nodes") or {}),
+    ]
+
+
+def _domains(found: Fit) -> list[tuple[str, list[str]]]:
+    """Of gangs of several pods; where a single one goes is said anyway."""
+    gangs = sorted((found.get("domains") or {}).items())
+    return [(name, path) for name, path in gangs if not name.endswith("#pod")]
+
+
+def _places(nodes: Mapping[str, str]) -> list[tuple[str, Text | str]]:
+    """Node -> how many of the pods go there; their names, where it is one."""
+    by_node: dict[str, list[str]] = {}
+    for pod, node in sorted(nodes.items()):
+        by_node.setdefault(node, []).append(pod)
+    shown = list(by_node.items())[:16]
+    rest = len(by_node) - len(shown)
+    lines: list[tuple[str, Text | str]] = [
+        (f"on {node}", printing.named(pods, 8)) for node, pods in shown
+    ]
+    return lines + ([("and on", f"{rest} more nodes")] if rest else [])
+
+
+def _documents(filename: str) -> list[Any]:
+    import yaml
+
+    try:
+        text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
+        return list(yaml.safe_load_all(text))
+    except (OSError, UnicodeDecodeError) as error:
+        _unusable(f"{filename} cannot be read: {error}", error)
+    except yaml.YAMLError as error:
+        _unusable(f"{filename} is no YAML: {error}", error)
+
+
+def _unusable(text: str, error: Exception) -> NoReturn:
+    typer.echo(f"muster fit: {text}", err=True)
+    raise typer.Exit(client.BAD_USAGE) from error

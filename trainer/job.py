@@ -1,0 +1,120 @@
+"""One rank's share of a run: its data, model, optimizer and whatever else lives over the steps."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer import data, model
+from trainer.checkpoint import CheckpointStore
+from trainer.pace import Pace
+from trainer.rendezvous import Ranks
+from trainer.settings import TrainSettings
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
+
+
+@dataclass(slots=True)
+class Job:
+    """One rank's share of a run."""
+
+    settings: TrainSettings
+    ranks: Ranks
+    device: torch.device
+    split: data.Split
+    network: DistributedDataParallel
+    optimizer: Optimizer
+    scaler: torch.amp.GradScaler
+    sampler: data.GlobalSampler
+    store: CheckpointStore | None
+    step: int = 0
+    resumed_from: int | None = None
+    bad_in_a_row: int = 0
+    skipped: int = 0
+    """Steps without a finite loss or gradient."""
+    pace: Pace = field(default_factory=Pace)
+
+    @property
+    def flight_dir(self) -> Path | None:
+        folder = self.settings.checkpoint_dir
+        return self.settings.flight_dir or (folder / "flight" if folder else None)
+
+    def autocast(self) -> Any:
+        import torch
+
+        kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        kind = kinds.get(self.settings.precision)
+        return torch.autocast(self.device.type, kind) if kind else nullcontext()
+
+
+def prepare(settings: TrainSettings, ranks: Ranks) -> Job:
+    """Everything that the steps need. Raises DataError or SettingsError."""
+    import torch
+
+    torch.set_num_threads(settings.threads)
+    torch.use_deterministic_algorithms(settings.deterministic)
+    device = _device(ranks)
+    split = data.load(settings.model, settings.seed)
+    bare = model.build(settings.model, settings.hidden, settings.seed, split.symbols).to(device)
+    return Job(
+        settings=settings,
+        ranks=ranks,
+        device=device,
+        split=split.to(device),
+        network=_wrapped(bare, settings),
+        optimizer=torch.optim.SGD(bare.parameters(), lr=settings.lr, momentum=settings.momentum),
+        scaler=torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16"),
+        sampler=data.GlobalSampler(len(split.train_x), settings.global_batch, settings.seed),
+        store=_store(settings, ranks),
+    )
+
+
+def _store(settings: TrainSettings, ranks: Ranks) -> CheckpointStore | None:
+    folder = settings.checkpoint_dir
+    if folder is None:
+        return None
+    return CheckpointStore(folder, settings.keep, ranks.rank, settings.async_save)
+
+
+def _device(ranks: Ranks) -> torch.device:
+    import torch
+
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", ranks.local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def _wrapped(bare: nn.Module, settings: TrainSettings) -> DistributedDataParallel:
+    """gradient_as_bucket_view saves a copy of all gradients; buffers are constants here."""
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    body: nn.Module = torch.compile(bare) if settings.compile else bare  # type: ignore[assignment]
+    network = DistributedDataParallel(
+        body,
+        broadcast_buffers=False,
+        bucket_cap_mb=settings.bucket_mib,
+        gradient_as_bucket_view=True,
+    )
+    _hook(network, settings)
+    return network
+
+
+def _hook(network: DistributedDataParallel, settings: TrainSettings) -> None:
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+    if settings.comm_hook == "bf16":
+        network.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    if settings.comm_hook == "powersgd":
+        state = powerSGD_hook.PowerSGDState(
+            process_group=None, matrix_approximation_rank=4, start_powerSGD_iter=10
+        )
+        network.register_comm_hook(state, powerSGD_hook.powerSGD_hook)

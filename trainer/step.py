@@ -1,0 +1,147 @@
+"""One optimizer step over the global batch, the same whatever the world size.
+
+Each rank takes its share of the batch, in as many parts as its memory asks for, and reduces the
+gradients once, with the last part. While they are reduced the ranks also agree, in one small
+collective, on the loss, on whether anybody was asked to stop, and on whether all have saved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainer import flight
+from trainer.errors import DivergedError
+from trainer.interruption import StopFlag
+from trainer.job import Job
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What all ranks agree on after a step."""
+
+    loss: float
+    """Mean over the global batch."""
+    stop: bool
+    """Some rank was asked to stop."""
+    saved: bool
+    """All ranks have written their part of a checkpoint that is under way."""
+    skipped: bool
+    """The weights were left alone, as the loss or the gradient was not finite."""
+
+
+def take(job: Job, stop: StopFlag) -> Outcome:
+    """Collective. One step.
+
+    Raises PeerError where another rank is gone or stuck, and DivergedError after too many steps
+    that had to be skipped.
+    """
+    with flight.explained(job.ranks.rank, job.step + 1, job.flight_dir):
+        outcome = _step(job, stop)
+    job.step += 1
+    job.pace.steps += 1
+    _guard(job, outcome)
+    return outcome
+
+
+def _step(job: Job, stop: StopFlag) -> Outcome:
+    with job.pace.timing("data", "own"):
+        parts = _parts(job)
+    total = 0.0
+    for rows in parts[:-1]:
+        with job.pace.timing("own"), job.network.no_sync():
+            loss = _loss(job, rows)
+            _backward(job, loss)
+            total += loss.item()
+    with job.pace.timing("own"):
+        loss = _loss(job, parts[-1])
+        total += loss.item()
+    with job.pace.timing("shared"):
+        flags, finish = _agree(job, total, stop)
+        _backward(job, loss)
+        finish()
+    mean = flags[0].item() / (job.settings.global_batch * job.split.labels_each)
+    skipped = _update(job, math.isfinite(mean))
+    return Outcome(mean, flags[1].item() > 0, flags[2].item() == job.ranks.world_size, skipped)
+
+
+def _parts(job: Job) -> list[Tensor]:
+    """This rank's sample numbers, cut into micro-batches; one, perhaps empty, at least: every
+    rank takes part in the reduction.
+    """
+    import torch
+
+    rows = job.sampler.next(job.ranks.rank, job.ranks.world_size).to(job.device)
+    size = job.settings.micro_batch
+    return list(torch.split(rows, size)) if size and len(rows) else [rows]
+
+
+def _loss(job: Job, rows: Tensor) -> Tensor:
+    """Summed over the samples of one part."""
+    from torch.nn.functional import cross_entropy
+
+    with job.autocast():
+        scores = job.network(job.split.train_x[rows])
+    labels = job.split.train_y[rows].flatten()
+    return cross_entropy(scores.float().flatten(0, -2), labels, reduction="sum")
+
+
+def _backward(job: Job, total: Tensor) -> None:
+    """DDP averages gradients over ranks: the factor makes that the mean over samples, also where
+    the ranks' shares of the batch are unequal.
+    """
+    labels = job.settings.global_batch * job.split.labels_each
+    mean = total * (job.ranks.world_size / labels)
+    job.scaler.scale(mean).backward()  # type: ignore[no-untyped-call]
+
+
+def _agree(job: Job, total: float, stop: StopFlag) -> tuple[Tensor, Callable[[], object]]:
+    """The sum of everybody's numbers, once the function returns; it is formed meanwhile."""
+    import torch
+    import torch.distributed as dist
+
+    saved = job.store is None or job.store.written
+    flags = torch.tensor([total, float(stop.requested), float(saved)], dtype=torch.float64)
+    work = dist.all_reduce(flags, async_op=True)
+    assert work is not None
+    return flags, work.wait
+
+
+def _update(job: Job, finite: bool) -> bool:
+    """Step the optimizer unless something is not finite; whether it was skipped. The reduced
+    gradients are the same on all ranks, so all decide alike without asking.
+    """
+    job.scaler.unscale_(job.optimizer)
+    good = math.isfinite(_norm(job)) and finite
+    if good:
+        job.scaler.step(job.optimizer)
+    if job.scaler.is_enabled():
+        job.scaler.update()
+    job.optimizer.zero_grad()
+    return not good
+
+
+def _norm(job: Job) -> float:
+    """Of the gradient, before it is clipped."""
+    from torch.nn.utils import clip_grad_norm_, get_total_norm
+
+    parameters = list(job.network.parameters())
+    if job.settings.clip:
+        return float(clip_grad_norm_(parameters, job.settings.clip))
+    return float(get_total_norm([one.grad for one in parameters if one.grad is not None]))
+
+
+def _guard(job: Job, outcome: Outcome) -> None:
+    job.bad_in_a_row = job.bad_in_a_row + 1 if outcome.skipped else 0
+    job.skipped += outcome.skipped
+    if job.bad_in_a_row > job.settings.max_bad_steps:
+        raise DivergedError(
+            f"the loss or its gradient was not finite in {job.bad_in_a_row} steps in a row, up to "
+            f"step {job.step}; lower --lr, set --clip, or look at the data. The weights are those "
+            f"of step {job.step - job.bad_in_a_row}"
+        )
