@@ -67,6 +67,8 @@ class Settings:
     """Seconds that room is kept for members which their controller makes in a later phase."""
     backfill_wait_s: float = 600.0
     """Seconds after which capacity is kept for a gang that does not fit."""
+    discover_s: float = 60.0
+    """Seconds between two looks for kinds of PodGroup that were not served before."""
     avoid_conditions: tuple[str, ...] = AVOID_CONDITIONS
     """Node conditions that, when True, keep new members away; ``*`` and ``?`` as in file names."""
     avoid_s: float = 600.0
@@ -125,7 +127,15 @@ def _convert(name: str, kind: Any, value: Any) -> Any:
 
 
 _PAUSES = frozenset(
-    {"retry_s", "retry_max_s", "nominate_again_s", "backoff_s", "backoff_max_s", "timeout_s"}
+    {
+        "retry_s",
+        "retry_max_s",
+        "nominate_again_s",
+        "backoff_s",
+        "backoff_max_s",
+        "timeout_s",
+        "discover_s",
+    }
 )
 """Settings of which 0 would mean to try again without any pause, for ever."""
 

@@ -7,6 +7,7 @@ from types import TracebackType
 from scheduler.cluster import mirror, snapshot
 from scheduler.cluster.actuator import ClusterActuator
 from scheduler.cluster.credentials import load
+from scheduler.cluster.pace import Pace
 from scheduler.cluster.transport import Transport
 from scheduler.cluster.view import View
 from scheduler.service import Metrics, Recorder, Service
@@ -42,6 +43,7 @@ class Connection:
             pods=pods,
             schedulers=settings.scheduler_names,
             recorder=recorder,
+            pace=Pace(discover_s=settings.discover_s),
         )
 
     @property

@@ -132,7 +132,6 @@ def verdict(found: list[dict[str, Any]], name: str) -> tuple[Any, Any]:
 
 def test_ratios_within_one_run_are_held_against_the_bars() -> None:
     found = bars(measured(native=5.0, native_topology=19.0, burst=1.0, stock=1.0))
-    assert verdict(found, "native / burst") == (5.0, True) or len(found) > 0
     assert verdict(found, "1x500 at 5000: native / burst") == (5.0, True)
     assert verdict(found, "native-topology / burst") == (19.0, False)
     assert verdict(found, "burst / stock") == (1.0, True)
