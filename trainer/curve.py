@@ -10,9 +10,9 @@ POINTS = 600
 """More than the picture is wide would only make the file larger."""
 
 
-def svg(steps: Sequence[int], losses: Sequence[float], title: str) -> str:
-    """A picture of the loss over the steps. Values that are not finite leave a gap."""
-    points = _thinned([(step, loss) for step, loss in zip(steps, losses, strict=True)])
+def svg(history: Sequence[tuple[int, float]], title: str) -> str:
+    """A picture of losses by step. Values that are not finite leave a gap."""
+    points = _thinned(list(history))
     finite = [loss for _, loss in points if _finite(loss)]
     if not finite:
         return _page(title, [])

@@ -46,7 +46,7 @@ class Eyes:
 
     def __exit__(self, *_: object) -> None:
         if self._first and self.job.settings.curve and self.history:
-            picture = curve.svg(*zip(*self.history, strict=True), title="Loss by step")
+            picture = curve.svg(self.history, "Loss by step")
             self._write(self.job.settings.curve, picture)
         if self._board is not None:
             self._board.close()
@@ -82,9 +82,7 @@ class Eyes:
         slow = pace.stragglers(self.scores)
         line = {**reading, "straggler_scores": self.scores, "stragglers": slow}
         if slow:
-            log.warning(
-                "step %d: held up by ranks %s (scores %s)", self.job.step, slow, self.scores
-            )
+            log.warning("step %d: held up by ranks %s: %s", self.job.step, slow, self.scores)
         if self.job.settings.jsonl is not None:
             self._write(self.job.settings.jsonl, json.dumps(line) + "\n", "a")
         for name, value in reading.items():
@@ -145,4 +143,4 @@ def _board(folder: Path | None) -> Any:
             f"--tensorboard {folder}: tensorboard is not installed here ({error}); "
             "pip install tensorboard, or leave the option out"
         ) from error
-    return SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder))

@@ -57,9 +57,8 @@ class Health:
         return [path.stem for path in self._files() if _modified(path) < limit]
 
     def metrics(self) -> str:
-        uptime = Sample(
-            "muster_launch_uptime_seconds", "Of the launcher.", self.now() - self.started
-        )
+        age = self.now() - self.started
+        uptime = Sample("muster_launch_uptime_seconds", "Of the launcher.", age)
         workers = Sample("muster_launch_reporting_workers", "Of this pod.", len(self._files()))
         return render([uptime, workers]) + "".join(_once(self._texts()))
 

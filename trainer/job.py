@@ -93,14 +93,13 @@ def _device(ranks: Ranks) -> torch.device:
 
 
 def _wrapped(bare: nn.Module, settings: TrainSettings) -> DistributedDataParallel:
-    """gradient_as_bucket_view saves a copy of all gradients; buffers are constants here."""
+    """gradient_as_bucket_view saves a copy of all gradients."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
     body: nn.Module = torch.compile(bare) if settings.compile else bare  # type: ignore[assignment]
     network = DistributedDataParallel(
         body,
-        broadcast_buffers=False,
         bucket_cap_mb=settings.bucket_mib,
         gradient_as_bucket_view=True,
     )

@@ -15,16 +15,19 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from trainer import harms, hints, launchers, nccl, pod_annotations, ports, probe, reach, world
 from trainer.backend import Backend, Devices, choose_backend, devices_of
-from trainer.errors import PreflightError, WorldError
+from trainer.errors import PreflightError, SettingsError, WorldError
 from trainer.facts import Machine
+from trainer.health import METRICS_DIR, Health
 from trainer.hints import FoundHint, Hint
 from trainer.interruption import EXIT_CODE
 from trainer.routes import outgoing
@@ -217,7 +220,8 @@ def launch(args: Sequence[str]) -> int:
     _reach_first_pod(settings, chosen.world)
     options = _parser().parse_args(args)
     _prepare(options, chosen.world)
-    return _run(options)
+    with _served(settings.metrics_port):
+        return _run(options)
 
 
 def local_processes(pods: world.LaunchWorld, devices: Devices) -> int:
@@ -294,6 +298,24 @@ def _preflight(chosen: Plan, machine: Machine) -> None:
         sys.stderr.write(preflight.table(found))
     if not found.ok:
         raise PreflightError("; ".join(found.problems))
+
+
+@contextmanager
+def _served(port: int) -> Iterator[None]:
+    """/healthz and /metrics of this pod while inside."""
+    if not port:
+        yield
+        return
+    with TemporaryDirectory(prefix="muster-metrics-") as folder:
+        try:
+            health = Health(Path(folder), port)
+        except OSError as error:
+            raise SettingsError(f"--metrics-port {port}: {error}; choose another") from error
+        os.environ[METRICS_DIR] = folder
+        try:
+            yield
+        finally:
+            health.close()
 
 
 def _apply(variables: Mapping[str, str | None]) -> None:

@@ -34,6 +34,7 @@ def make(
     node: Node,
     levels: Sequence[str],
     path: Sequence[str | None],
+    gpus: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """The hint of one member that is placed on ``node``."""
     return {
@@ -48,7 +49,7 @@ def make(
         "levels": list(levels),
         "path": list(path),
         "clique": node.labels.get(CLIQUE) or None,
-        "gpus": None,
+        "gpus": None if gpus is None else list(gpus),
         "spot": is_spot(node),
     }
 
@@ -78,6 +79,14 @@ def rank_of(annotation: str) -> int | None:
     """The rank in a pod's hint, if there is a usable one."""
     rank = read(annotation).get("rank") if annotation else None
     return rank if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0 else None
+
+
+def gpus_of(annotation: str) -> tuple[int, ...] | None:
+    """The GPU indexes in a pod's hint, if there are usable ones."""
+    gpus = read(annotation).get("gpus")
+    if not isinstance(gpus, list) or not all(type(index) is int for index in gpus):
+        return None
+    return tuple(gpus)
 
 
 def is_spot(node: Node) -> bool:

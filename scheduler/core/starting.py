@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core import booking, feasibility, hints, ranking, roster, seating
+from scheduler.core import booking, feasibility, hints, indexing, ranking, roster, seating
 from scheduler.core.gang import HELD, Gang, Reason, Refusal, Seat, Status
 from scheduler.core.messages import (
     Bind,
@@ -41,7 +41,9 @@ def start(turn: Turn, gang: Gang, plan: Plan) -> None:
     for pod, node, rank in zip(plan.pods, plan.nodes, ranks, strict=False):
         gang.memory.ranks[ranking.slot(pod)] = rank
         gang.memory.homes[ranking.slot(pod)] = node
-        booking.reserve(turn, gang, pod, node, rank).how = how
+        reservation = booking.reserve(turn, gang, pod, node, rank)
+        reservation.how = how
+        reservation.gpus = indexing.gpus_for(state, pod, node)
         _send(turn, gang, pod, how)
     gang.memory.refusal = None
     gang.memory.told = None
@@ -140,6 +142,7 @@ def hint_of(state: State, gang: Gang, pod: Pod, reservation: Reservation) -> dic
         node=node,
         levels=topology.levels,
         path=topology.path(node.name),
+        gpus=reservation.gpus,
     )
 
 

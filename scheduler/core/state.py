@@ -26,6 +26,8 @@ class Reservation:
     gang: GangKey
     node: str
     rank: int
+    gpus: tuple[int, ...] | None = None
+    """Indexes of the GPUs that it will most likely get."""
     how: Start = Start.BURST
     """How its member is started; a nomination must be cleared if the reservation ends."""
     called: bool = False

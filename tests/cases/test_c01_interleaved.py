@@ -66,3 +66,49 @@ def test_whatever_the_order_of_creation_one_gang_is_whole_and_the_other_has_noth
     assert sorted(story.bound) == winner
     assert story.places(*loser) == [[]] * 4
     assert story.state["reserved"] == {}
+
+
+def add_half(story: Story, name: str, gpu: int = 4, size: int = 2, **more: object) -> None:
+    """One of two gangs that Koordinator's users call a gang group."""
+    stated = {"name": name, "min-available": str(size), "groups": '["t/A", "t/B"]'}
+    unit = {f"gang.scheduling.koordinator.sh/{key}": value for key, value in stated.items()}
+    for member in range(size):
+        story.pod(f"t/{name}-{member}", gpu=gpu, annotations=unit, **more)
+
+
+def test_a_unit_of_two_gangs_starts_only_if_both_fit_together() -> None:
+    story = two_nodes()
+    story.pod("other/x", gpu=4, node="n2", scheduler="default-scheduler")
+    add_half(story, "A")
+    assert set(story.placed) == {"other/x"}, "its partner does not exist yet"
+    add_half(story, "B")
+    assert set(story.placed) == {"other/x"}, "there is room for three, not for four"
+
+    story.delete("other/x")
+
+    assert sorted(story.bound) == ["t/A-0", "t/A-1", "t/B-0", "t/B-1"]
+
+
+def test_partners_that_take_lower_seats_count_their_room_once() -> None:
+    story = Story(start="nominate")
+    story.node("n1", gpu=8)
+    story.pod("t/low", gpu=8)
+    assert story.reserved == {"t/low": "n1"}
+
+    add_half(story, "A", gpu=2, size=1, priority=10)
+    add_half(story, "B", gpu=4, size=2, priority=10)
+
+    assert story.reserved == {"t/low": "n1"}, "2 + 4 + 4 do not fit where 8 are taken"
+
+
+def test_partners_that_wait_for_long_are_quiet() -> None:
+    story = two_nodes(backfill_wait_s=60)
+    add_half(story, "A", gpu=8, size=2)
+    add_half(story, "B", gpu=8, size=1)
+    story.advance(61)
+    printed = len(story.log)
+
+    answers = [story.filter(key) for key in ("t/A-0", "t/B-0") * 3]
+
+    assert answers[:2] == answers[2:4] == answers[4:]
+    assert story.log[printed:] == answers, "looking does nothing"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.errors import ReplayError
+
 from .story import Story
 
 TEN = [f"t/A-{member}" for member in range(10)]
@@ -123,3 +125,37 @@ def test_a_long_timeout_is_kept_to_the_second() -> None:
     assert story.reserved == {"t/A-0": "n1"}
     story.advance(2)
     assert story.reserved == {}
+
+
+def test_a_member_that_joins_does_not_lengthen_the_time_of_one_that_hangs() -> None:
+    story = Story(start="nominate")
+    story.node("n1", gpu=10)
+    for member in range(2):
+        story.pod(f"t/E-{member}", gpu=1, gang="E", min=1, options={"timeout": "30s"})
+        story.bind("t/E-0", "n1")
+    assert story.reserved == {"t/E-1": "n1"}
+
+    for member in range(2, 5):
+        story.advance(9)
+        story.pod(f"t/E-{member}", gpu=1, gang="E", min=1, options={"timeout": "30s"})
+    story.advance(4)
+
+    assert "t/E-1" not in story.reserved
+
+
+@pytest.mark.parametrize("name", ["retry_s", "nominate_again_s"])
+def test_a_pause_of_nothing_is_refused(name: str) -> None:
+    with pytest.raises(ReplayError, match=name):
+        Story(**{name: 0})
+
+
+def test_a_thousand_tries_are_not_too_many() -> None:
+    story = Story(retry_max_s=1)
+    story.node("n1", gpu=8)
+    story.fail("bind", "error", times=10_000)
+    story.pod("t/A-0", gpu=4, gang="A", options={"timeout": "1h"})
+
+    story.advance(1500)
+
+    assert story.reserved == {"t/A-0": "n1"}
+    assert len(story.effects("bind")) > 1100

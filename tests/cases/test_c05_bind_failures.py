@@ -166,3 +166,33 @@ def test_a_reply_that_is_lost_keeps_its_room_when_the_gang_is_given_up() -> None
     story.pod("t/A-0", gpu=4, gang="A", min=2, node="n1")
     story.pod("t/s2", gpu=4)
     assert story.placed["t/s2"] == "n1"
+
+
+def test_a_lost_reply_stays_in_doubt_when_its_retry_is_cancelled() -> None:
+    story = pair(auto=False)
+    story.outcome("t/A-0", "timeout")
+    story.advance(1)
+    story.delete("t/A-1")
+    story.outcome("t/A-1", "gone")
+
+    story.outcome("t/A-0", "error")
+    story.pod("t/s", gpu=8)
+
+    assert "t/s" not in story.placed, "the first Binding of t/A-0 may have landed"
+    story.advance(61)
+    assert story.placed["t/s"] == "n1", "nobody believes so for ever"
+
+
+def test_a_late_reply_that_is_lost_shuts_its_own_node() -> None:
+    story = Story(auto=False)
+    story.node("n1", gpu=8)
+    story.gang("A", 2, of=4, options={"timeout": "10s"})
+    story.node("n2", gpu=8)
+    story.advance(21)
+    assert story.reserved == {"t/A-0": "n2", "t/A-1": "n2"}, "n1 is shut while two may land there"
+
+    story.outcome("t/A-0", "timeout")
+    story.outcome("t/A-1", "gone")
+    story.pod("t/s", gpu=8)
+
+    assert "t/s" not in story.placed

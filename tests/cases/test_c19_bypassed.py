@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builders
+
 from .story import Story
 
 
@@ -80,3 +82,68 @@ def test_a_plain_pod_is_kept_off_room_that_is_reserved_for_a_starting_gang() -> 
     assert "t/A" in answer["failed"]["n1"]
     assert "t/A" in str(story.bind("t/plain", "n1")), "also if filter was asked before the plan"
     assert sorted(story.reserved) == ["t/A-0", "t/A-1"]
+
+
+def test_members_bound_behind_our_back_may_leave_room_for_the_last_one() -> None:
+    story = Story()
+    story.node("n1", gpu=16)
+    story.node("n2", gpu=8)
+    story.pod("other/x", gpu=8, node="n1", scheduler="default-scheduler")
+    story.gang("A", 3, of=8)
+    assert set(story.placed) == {"other/x"}, "two fit, three do not"
+
+    story.pod("t/A-0", gpu=8, gang="A", min=3, node="n1")
+    story.pod("t/A-1", gpu=8, gang="A", min=3, node="n1")
+
+    assert story.placed["t/A-2"] == "n2"
+
+
+def test_a_member_bound_elsewhere_draws_the_others_into_its_rack() -> None:
+    story = Story(start="nominate")
+    for name, rack in (("n1", "r1"), ("n2", "r1"), ("n3", "r2"), ("n4", "r2")):
+        story.node(name, gpu=8, block="b1", rack=rack)
+    wish = {"topology-required": "rack"}
+    story.gang("A", 2, of=8, options=wish)
+    assert sorted(story.reserved.values()) == ["n1", "n2"]
+
+    story.pod("t/A-0", gpu=8, gang="A", min=2, options=wish, node="n3")
+
+    assert story.placed == {"t/A-0": "n3", "t/A-1": "n4"}
+
+
+def test_options_alone_make_no_gang() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    story.pod("t/x", gpu=1, options={"timeout": "90s"})
+    story.pod("t/y", gpu=1, options={"timeout": "90s"})
+    story.pod("t/z", options={"timeout": "90s"})
+
+    assert sorted(story.state["gangs"]) == ["t/x#pod", "t/y#pod"]
+    assert story.filter("t/z")["nodes"] == ["n1"]
+
+
+def test_a_group_that_cannot_be_read_starts_nobody() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    group = builders.pod_group("t/A", kind="coscheduling")
+    group["spec"]["minMember"] = "three"
+    story.object(group)
+
+    story.pod("t/A-0", gpu=4, **builders.in_group("A", kind="coscheduling"))
+
+    assert story.placed == {}
+    assert "spec.minMember" in story.reason("t/A-0")
+
+
+def test_a_member_on_a_lost_node_is_evicted_after_a_pause() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    story.node("n2", gpu=8)
+    story.gang("A", 2, of=8)
+
+    story.delete("n2", "Node")
+    assert story.effects("evict") == [], "a node may be registered anew with its pods"
+    story.advance(11)
+
+    assert [line["pod"] for line in story.effects("evict")] == ["t/A-1"]
+    assert story.stage("t/A") == "broken"

@@ -48,7 +48,7 @@ def native(namespace: str) -> Declared:
     """Kubernetes' own PodGroup."""
     policy = {"schedulingPolicy": {"gang": {"minCount": MEMBERS}}}
     group = _object("scheduling.k8s.io/v1beta1", "PodGroup", "native", namespace, policy)
-    member = {"schedulingGroup": {"podGroupName": "native"}}
+    member: Object = {"schedulingGroup": {"podGroupName": "native"}}
     return Declared([_pod(f"native-{at}", namespace, **member) for at in _each()], [group])
 
 

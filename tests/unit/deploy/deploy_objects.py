@@ -25,6 +25,12 @@ def installed() -> list[Object]:
     return objects(DEPLOY / "muster.yaml")
 
 
+def kustomized(folder: Path) -> list[Object]:
+    """The objects of a base or a component, as its kustomization.yaml lists them."""
+    listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    return [item for name in listed for item in objects(folder / name)]
+
+
 def one(kind: str, name: str | None = None) -> Object:
     """The only installed object of that kind (and name)."""
     found = [

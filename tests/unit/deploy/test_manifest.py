@@ -44,6 +44,7 @@ def test_a_manifest_that_is_out_of_date_is_told(
 ) -> None:
     old = tmp_path / "muster.yaml"
     monkeypatch.setattr("deploy.render.MANIFEST", old)
+    monkeypatch.setattr("deploy.render.TEMPLATES", tmp_path / "templates")
 
     assert main(["--check"]) == 1
     assert "python -m deploy.render" in capsys.readouterr().err

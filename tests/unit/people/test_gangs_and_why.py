@@ -1,0 +1,143 @@
+"""What people read of gangs: the list, the reasons, and that they say what the JSON says."""
+
+from __future__ import annotations
+
+import pytest
+from people_site import Site, muster
+
+
+def test_the_list_shows_every_gang_with_its_state_and_reason(here: Site) -> None:
+    here.gang("runs", 2, 8)
+    here.gang("waits", 9, 8)
+    here.pod("u/half-0", gpu=8, gang="half", min=2)
+
+    ran = muster("gangs", "--server", here.url)
+
+    assert ran.status == 0
+    head, *rows = ran.out.splitlines()
+    assert head.split() == [
+        *("NAMESPACE", "NAME", "STATE", "BOUND", "MIN", "PODS", "PRIORITY", "REASON")
+    ]
+    found = {row.split()[1]: row.split() for row in rows}
+    assert found["runs"][:7] == ["t", "runs", "running", "2", "2", "2", "0"]
+    assert found["waits"][2:4] == ["queued", "0"]
+    assert "short by" in " ".join(found["waits"][7:])
+    assert found["half"][:3] == ["u", "half", "forming"]
+
+
+def test_one_namespace_and_all_of_them(here: Site) -> None:
+    here.gang("runs", 2, 8)
+    here.pod("u/half-0", gpu=8, gang="half", min=2)
+
+    one = muster("gangs", "-n", "u", "--server", here.url)
+    everything = muster("gangs", "-n", "u", "-A", "--server", here.url)
+    none = muster("gangs", "-n", "v", MUSTER_SERVER=here.url)
+
+    assert [row.split()[0] for row in one.out.splitlines()] == ["NAME", "half"]
+    assert len(everything.out.splitlines()) == 3
+    assert (none.status, none.out) == (0, "")
+    assert none.err == "There are no gangs in namespace v; -A lists all.\n"
+
+
+def test_wide_adds_where_they_are_and_json_is_the_answer_itself(here: Site) -> None:
+    here.gang("runs", 2, 8)
+
+    wide = muster("gangs", "-o", "wide", "--server", here.url)
+    as_json = muster("gangs", "-o", "json", "--server", here.url)
+
+    row = wide.out.splitlines()[1].split()
+    assert row[7:] == ["b0/r0", "0", "b0-r0-0,", "b0-r0-1"]
+    assert as_json.json == here.get("/v1/gangs")
+    assert muster("gangs", "--json", "--server", here.url).json == as_json.json
+
+
+def test_why_of_a_gang_without_room_says_what_is_short_where_and_who_is_there(here: Site) -> None:
+    here.gang("other", 7, 8)
+    here.gang("train", 2, 8, options={"topology-required": "rack"})
+
+    ran = muster("why", "t/train", "--server", here.url)
+    why = here.get("/v1/gangs/t/train/why")
+
+    assert ran.status == 0
+    assert ran.out.splitlines()[0] == f"t/train is queued: {why['reason']}"
+    assert ran.line("pods") == "2 there, 0 bound, 2 needed at once"
+    assert ran.line("short by") == "8 nvidia.com/gpu, in one rack"
+    assert ran.line("best place now") == "b1/r1: 1 pod fits"
+    assert ran.line("held there by") == "t/other (8)"
+    assert ran.line("blocked by") == "t/other"
+    assert ran.line("next") == "8 nvidia.com/gpu must come free in b1/r1; there t/other holds 8"
+    assert why["next"] == ran.line("next")
+
+
+def test_what_why_promises_comes_true(here: Site) -> None:
+    here.gang("other", 7, 8)
+    here.gang("train", 2, 8, options={"topology-required": "rack"})
+    freed = [pod for pod, node in here.binder.bound.items() if node.startswith("b1-r1")]
+
+    for key in freed:
+        here.pod(key, gpu=8, gang="other", min=7, node=here.binder.bound[key], phase="Succeeded")
+
+    assert muster("why", "t/train", "--server", here.url).out.splitlines()[:1] == [
+        "t/train is running"
+    ]
+    assert {here.binder.bound[f"t/train-{at}"] for at in (0, 1)} == {"b1-r1-0", "b1-r1-1"}
+
+
+def test_why_of_a_gang_that_is_not_all_there_says_how_many_are_missing(here: Site) -> None:
+    here.pod("t/half-0", gpu=8, gang="half", min=3)
+    here.pod("t/half-1", gpu=8, gang="half", min=3, gates=["later"])
+
+    ran = muster("why", "t/half", "--server", here.url)
+
+    assert ran.out.startswith("t/half is forming: ")
+    assert ran.line("missing") == "2 pods"
+    assert ran.line("gated") == "t/half-1"
+    assert ran.line("next") == "the scheduling gates of t/half-1 have to be removed"
+
+
+def test_never_is_not_later(here: Site) -> None:
+    here.gang("vast", 1, 16)
+
+    ran = muster("why", "t/vast", "--server", here.url)
+
+    assert "never fits" in ran.out.splitlines()[0]
+    assert ran.line("next").startswith("it cannot start on these nodes")
+    assert "must come free" not in ran.out
+
+
+def test_an_invalid_declaration_is_named_with_its_pod(here: Site) -> None:
+    here.pod("t/wrong-0", gpu=8, gang="wrong", min="many")
+
+    ran = muster("why", "t/wrong", "--server", here.url)
+
+    assert "min-available" in ran.line("fault in t/wrong-0")
+    assert ran.line("next") == "correct the declaration of t/wrong-0 and create the pods anew"
+
+
+def test_why_takes_a_pods_name_for_its_gang_and_a_gang_of_one_by_its_pod(here: Site) -> None:
+    here.gang("train", 9, 8)
+    here.pod("t/alone", gpu=8)
+
+    assert muster("why", "t/train-7", "--server", here.url).out.startswith("t/train is queued")
+    alone = muster("why", "alone", "-n", "t", "--server", here.url)
+    assert alone.out.startswith("t/alone#pod is running")
+    assert (alone.line("placed in"), alone.line("nodes")) == ("b0/r0", "b0-r0-0")
+
+
+def test_who_is_not_there_is_said_and_ends_with_1(idle: Site) -> None:
+    ran = muster("why", "t/nobody", "--server", idle.url)
+
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err == "muster why: there is no gang t/nobody; /v1/gangs lists all\n"
+
+
+@pytest.mark.parametrize("name", ["", "/", "a/", "/a", "a/b/c"])
+def test_what_is_no_name_is_bad_usage(idle: Site, name: str) -> None:
+    assert muster("why", name, "--server", idle.url).status == 2
+
+
+def test_without_a_terminal_there_are_no_colours(here: Site) -> None:
+    here.gang("waits", 9, 8)
+    for command in (["gangs"], ["why", "t/waits"], ["status"], ["top"]):
+        ran = muster(*command, "--server", here.url)
+        assert "\x1b" not in ran.out + ran.err
