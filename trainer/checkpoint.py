@@ -17,7 +17,7 @@ import logging
 import os
 import re
 import shutil
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,7 +54,8 @@ class CheckpointStore:
         self.rank = rank
         self.background = background
         self._group: Any = None
-        self._under_way: tuple[int, Future[Any]] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._under_way: tuple[int, Future[str | None]] | None = None
 
     def save(self, step: int, state: dict[str, Any]) -> bool:
         """Collective. Write the state of one step; False if it is there already.
@@ -87,7 +88,7 @@ class CheckpointStore:
             return
         step, future = self._under_way
         self._under_way = None
-        self._check(_outcome(future))
+        self._check(future.result())
         self._commit(step)
 
     def newest(self) -> Checkpoint | None:
@@ -123,29 +124,29 @@ class CheckpointStore:
             raise CheckpointError(f"no checkpoint of step {step}: {error}")
         return there
 
-    def _write(self, step: int, state: dict[str, Any]) -> str | None:
+    def _write(self, step: int, state: dict[str, Any], group: Any = None) -> str | None:
         """This rank's error, if any."""
         from torch.distributed.checkpoint.api import CheckpointException
         from torch.distributed.checkpoint.state_dict_saver import save
 
         try:
-            save(state, storage_writer=self._writer(step))
-        except (CheckpointException, OSError) as error:
+            save(state, storage_writer=self._writer(step), process_group=group)
+        except (CheckpointException, OSError, RuntimeError) as error:
             return _in_words(error)
         return None
 
     def _begin(self, step: int, state: dict[str, Any]) -> None:
-        """In a thread, which has a group of its own: collectives of two threads over one group
-        would be taken for each other.
+        """In a thread, over a copy, and with a group of its own: collectives of two threads over
+        one group would be taken for each other.
         """
         import torch.distributed as dist
-        from torch.distributed.checkpoint.state_dict_saver import async_save
 
         if self._group is None:
             self._group = dist.new_group(backend="gloo")
-        future = async_save(state, storage_writer=self._writer(step), process_group=self._group)
-        assert isinstance(future, Future)
-        self._under_way = (step, future)
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "checkpoint")
+        copied = _copied(state)
+        self._under_way = (step, self._thread.submit(self._write, step, copied, self._group))
 
     def _writer(self, step: int) -> Any:
         from torch.distributed.checkpoint.filesystem import FileSystemWriter
@@ -176,9 +177,12 @@ class CheckpointStore:
             )
 
 
-def _outcome(future: Future[Any]) -> str | None:
-    error = future.exception()
-    return None if error is None else _in_words(error)
+def _copied(state: Any) -> Any:
+    """The same, with copies of all tensors in the memory of the host."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    return tree_map_only(torch.Tensor, lambda one: one.detach().to("cpu", copy=True), state)
 
 
 def _in_words(error: BaseException) -> str:

@@ -48,6 +48,8 @@ def die_in_save(step: int, moment: int) -> None:
     def count(event: str, where: str) -> None:
         nonlocal operations
         operations += name in where
+        if event == "os.kill":
+            return
         if operations > moment or (event == "os.rename" and "LATEST" in where and operations):
             os.kill(os.getpid(), signal.SIGKILL)
 
