@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.cluster_fleet import TOLERATION
 from benchmarks.cluster_loads import MEMBER_GPUS, Arrival
 from tests.e2e.controlplane.objects import BLOCK, RACK, pod
+from tests.e2e.muster import SCHEDULER_FLAGS
 
 Json = dict[str, Any]
 
@@ -39,6 +40,8 @@ class Arm:
     """Feature gates of kube-scheduler that are turned on."""
     start: str = ""
     """How Muster starts gangs; "" where there is no Muster."""
+    flags: Sequence[str] = SCHEDULER_FLAGS
+    """Of the kube-scheduler that asks Muster."""
 
     @property
     def native(self) -> bool:

@@ -20,7 +20,7 @@ from tests.e2e.controlplane.client import ApiError, Client, Object, wait_until
 from tests.e2e.controlplane.cluster import Cluster, ControlPlane, ExternalCluster, User
 from tests.e2e.controlplane.objects import create_namespace, create_nodes
 from tests.e2e.controlplane.scheduler import Scheduler, complete_configuration
-from tests.e2e.muster import SCHEDULER_FLAGS, MusterProcess, scheduler_configuration
+from tests.e2e.muster import MusterProcess, scheduler_configuration
 
 CONNECTION = {"qps": 5000, "burst": 10000}
 """Of every kube-scheduler here: by default it sends 50 requests a second, and is slow for that."""
@@ -164,7 +164,7 @@ class Plane:
     def _scheduler(self, arm: Arm, muster: MusterProcess | None) -> Scheduler:
         if muster is not None:
             configuration = scheduler_configuration(muster, *OPTIONS[arm.start])
-            return self._start({**configuration, "clientConnection": CONNECTION}, SCHEDULER_FLAGS)
+            return self._start({**configuration, "clientConnection": CONNECTION}, arm.flags)
         profiles = [{"schedulerName": STOCK}]
         gates = ",".join(f"{gate}=true" for gate in arm.gates)
         flags = [f"--feature-gates={gates}"] if gates else []

@@ -61,11 +61,16 @@ def measure(bench: Bench, running: Running, arm: Arm, load: Load, repeat: int) -
 
 
 def requests(arm: Arm, load: Load, namespace: str) -> list[Request]:
-    """The POST of every pod."""
+    """The POST of every pod of a load."""
+    return requests_of(arm, load.arrivals, namespace)
+
+
+def requests_of(arm: Arm, arrivals: Sequence[Arrival], namespace: str) -> list[Request]:
+    """The POST of every pod, in order."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     return [
         Request(path, json.dumps(pod).encode(), arrival.at_s)
-        for arrival in load.arrivals
+        for arrival in arrivals
         for pod in arm.pods(arrival, namespace)
     ]
 

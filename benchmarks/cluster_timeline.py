@@ -49,6 +49,10 @@ class Timeline:
         """Wait until all these pods are bound; False if they are not in time."""
         return self._wait([*names], lambda pod: pod.bound is not None, deadline_s)
 
+    def wait_ended(self, names: Iterable[str], deadline_s: float) -> bool:
+        """Wait until all these pods have ended or are gone; False if they are not in time."""
+        return self._wait([*names], lambda pod: pod.ended is not None, deadline_s)
+
     def gang(self, arrival: Arrival) -> GangTimes:
         """The times of an arrival's pods until now. KeyError if one was not created."""
         seen = [self.pods[name] for name in arrival.pod_names()]

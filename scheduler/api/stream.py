@@ -67,7 +67,10 @@ class Differ:
             "gone_gangs": sorted(self._gangs.keys() - gangs.keys()),
         }
         self._steps, self._nodes, self._gangs = steps, nodes, gangs
-        return found | {"overview": service.overview()} if any(found.values()) else None
+        if not any(found.values()):
+            return None
+        ready = {"ready": service.ready, "reason": service.unready_reason}
+        return found | {"overview": {**ready, **service.overview()}}
 
 
 class Streams:

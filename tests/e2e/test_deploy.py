@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
@@ -15,24 +17,27 @@ import yaml
 from tests.e2e.controlplane import build
 from tests.e2e.controlplane.client import ApiError, Client, Object, Objects, wait_until
 from tests.e2e.controlplane.cluster import Cluster, ExternalCluster
+from tests.e2e.controlplane.process import free_port, http_get
 from tests.e2e.controlplane.scheduler import Scheduler
+from tests.e2e.deployed import (
+    DEPLOY,
+    MANIFEST,
+    apply,
+    component,
+    kind_of,
+    kubeconfig,
+    make,
+    moved,
+    objects,
+    renamed,
+    served,
+)
 from tests.e2e.muster import MusterProcess
 
 pytestmark = pytest.mark.e2e
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
-NAMESPACE = "muster-system"
-EXAMPLES = sorted((DEPLOY / "examples").glob("*.yaml"))
-CLUSTER_WIDE = ("Namespace", "ClusterRole", "ClusterRoleBinding")
 JOB_PODS = 4
-
-
-def _objects(path: Path) -> Objects:
-    return [found for found in yaml.safe_load_all(path.read_text()) if found is not None]
-
-
-MANIFEST = _objects(DEPLOY / "muster.yaml")
-EVERYTHING = [*MANIFEST, *(item for path in EXAMPLES for item in _objects(path))]
+COMPONENTS = [*component("agent"), *component("admission")]
 
 
 def _name(item: Object) -> str:
@@ -43,43 +48,27 @@ def _one(kind: str) -> Object:
     return next(item for item in MANIFEST if item["kind"] == kind)
 
 
-def _moved(item: Object, namespace: str) -> Object:
-    """The object as if the test's namespace was the one of the installation."""
-    moved: Object = json.loads(json.dumps(item).replace(NAMESPACE, namespace))
-    if moved["kind"] not in CLUSTER_WIDE:
-        moved["metadata"].setdefault("namespace", namespace)
-    return moved
-
-
-def _apply(client: Client, item: Object, **query: str) -> Object:
-    """Server-side apply that refuses fields which the API server does not know."""
-    metadata = item["metadata"]
-    kind = f"{item['apiVersion']}/{item['kind']}"
-    return client.request(
-        "PATCH",
-        client.path(kind, metadata["name"], metadata.get("namespace")),
-        query={"fieldManager": "muster-e2e", "fieldValidation": "Strict", **query},
-        body=item,
-        content_type="application/apply-patch+yaml",
-    )
-
-
 # ── every object ──
 
 
-@pytest.mark.parametrize("item", EVERYTHING, ids=_name)
+@pytest.mark.parametrize("item", [*MANIFEST, *COMPONENTS], ids=_name)
 def test_the_api_server_accepts_every_object(client: Client, namespace: str, item: Object) -> None:
-    applied = _apply(client, _moved(item, namespace), dryRun="All")
+    wanted = moved(item, namespace)
+    if not served(client, wanted):
+        assert item["kind"].startswith("MutatingAdmissionPolicy"), "all others must be served"
+        pytest.skip(f"this API server has no {kind_of(item)}, which came with Kubernetes 1.36")
 
-    assert applied["metadata"]["name"] == _moved(item, namespace)["metadata"]["name"]
+    applied = apply(client, wanted, dryRun="All")
+
+    assert applied["metadata"]["name"] == wanted["metadata"]["name"]
 
 
 def test_a_misspelt_field_would_be_told(client: Client, namespace: str) -> None:
-    item = _moved(_one("Deployment"), namespace)
+    item = moved(_one("Deployment"), namespace)
     item["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
 
     with pytest.raises(ApiError, match="readinesProbe"):
-        _apply(client, item, dryRun="All")
+        apply(client, item, dryRun="All")
 
 
 def test_the_pod_keeps_to_the_restricted_standard_of_its_namespace(
@@ -87,24 +76,40 @@ def test_the_pod_keeps_to_the_restricted_standard_of_its_namespace(
 ) -> None:
     labels = _one("Namespace")["metadata"]["labels"]
     client.patch("Namespace", namespace, {"metadata": {"labels": labels}})
-    _apply(client, _moved(_one("ServiceAccount"), namespace))
-    template = _one("Deployment")["spec"]["template"]
+    apply(client, moved(_one("ServiceAccount"), namespace))
+    spec = deepcopy(_one("Deployment")["spec"]["template"]["spec"])
+    urgent = renamed(moved(_one("PriorityClass"), namespace), namespace)
+    spec["priorityClassName"] = urgent["metadata"]["name"]
     pod: Object = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "muster", "namespace": namespace},
-        "spec": template["spec"],
+        "spec": spec,
     }
     careless = deepcopy(pod)
     del careless["spec"]["containers"][0]["securityContext"]
 
-    wait_until(lambda: _refusal(client, careless), what="the namespace enforces its standard")
-    assert _apply(client, pod, dryRun="All")["spec"]["priority"] > 1_000_000_000
+    with ExitStack() as made:
+        make(client, made, urgent)
+        wait_until(lambda: _refusal(client, careless), what="the namespace enforces its standard")
+        wait_until(lambda: _accepted(client, pod), what="its priority class is known")
+
+
+def _accepted(client: Client, pod: Object) -> bool:
+    """The API server reads priority classes from a cache of its own."""
+    try:
+        return (
+            apply(client, pod, dryRun="All")["spec"]["priority"] == _one("PriorityClass")["value"]
+        )
+    except ApiError as error:
+        if "no PriorityClass" in error.message:
+            return False
+        raise
 
 
 def _refusal(client: Client, pod: Object) -> str:
     try:
-        _apply(client, pod, dryRun="All")
+        apply(client, pod, dryRun="All")
     except ApiError as error:
         return error.message if "restricted" in error.message else ""
     return ""
@@ -128,62 +133,26 @@ def accounts(
         made.callback(client.delete, "Lease", f"{LEASE}-{namespace}", "kube-system")
         for item in MANIFEST:
             if item["kind"] in RIGHTS:
-                _make(client, made, _renamed(_moved(item, namespace), namespace))
-        binding = _moved(_one("ClusterRoleBinding"), namespace)
+                make(client, made, renamed(moved(item, namespace), namespace))
+        binding = moved(_one("ClusterRoleBinding"), namespace)
         assert binding["roleRef"]["name"] == "muster"
         binding |= {"metadata": {"name": "muster-alone"}, "subjects": [own]}
-        _make(client, made, _renamed(binding, namespace))
-        account = {"apiVersion": "v1", "kind": "ServiceAccount"}
-        _make(client, made, account | {"metadata": {"name": "alone", "namespace": namespace}})
+        make(client, made, renamed(binding, namespace))
+        account: Object = {"apiVersion": "v1", "kind": "ServiceAccount"}
+        make(client, made, account | {"metadata": {"name": "alone", "namespace": namespace}})
         yield (
-            _kubeconfig(control_plane, client, namespace, "muster", tmp_path),
-            _kubeconfig(control_plane, client, namespace, "alone", tmp_path),
+            kubeconfig(control_plane, client, namespace, "muster", tmp_path),
+            kubeconfig(control_plane, client, namespace, "alone", tmp_path),
         )
-
-
-def _renamed(item: Object, suffix: str) -> Object:
-    """What lies outside the test's namespace gets names of its own: no installation is touched."""
-    if item["metadata"].get("namespace") != suffix:
-        item["metadata"]["name"] += f"-{suffix}"
-    role = item.get("roleRef", {"name": "system:"})
-    if not role["name"].startswith(("system:", "extension-apiserver-")):
-        role["name"] += f"-{suffix}"
-    for rule in item.get("rules", ()):
-        rule |= {"resourceNames": [f"{name}-{suffix}" for name in rule.get("resourceNames", ())]}
-    return item
-
-
-def _make(client: Client, made: ExitStack, item: Object) -> None:
-    _apply(client, item)
-    metadata = item["metadata"]
-    kind = f"{item['apiVersion']}/{item['kind']}"
-    made.callback(client.delete, kind, metadata["name"], metadata.get("namespace"))
-
-
-def _kubeconfig(
-    cluster: Cluster, client: Client, namespace: str, account: str, folder: Path
-) -> Path:
-    """The administrator's file with a token of the service account in place of the user."""
-    tokens = f"{client.path('ServiceAccount', account, namespace)}/token"
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = client.request("POST", tokens, body=request)["status"]["token"]
-    file: dict[str, Any] = yaml.safe_load(cluster.kubeconfig.read_text())
-    context = next(
-        item["context"] for item in file["contexts"] if item["name"] == file["current-context"]
-    )
-    file["users"] = [{"name": context["user"], "user": {"token": token}}]
-    path = folder / f"{account}.kubeconfig"
-    path.write_text(yaml.safe_dump(file))
-    return path
 
 
 def _scheduler(
     cluster: Cluster, muster: MusterProcess, account: Path, namespace: str, folder: Path
 ) -> Scheduler:
     """The scheduler as the Deployment starts it, at this Muster's address."""
-    spec = _moved(_one("Deployment"), namespace)["spec"]["template"]["spec"]
+    spec = moved(_one("Deployment"), namespace)["spec"]["template"]["spec"]
     args = next(item["args"] for item in spec["containers"] if item["name"] == "kube-scheduler")
-    data = _moved(_one("ConfigMap"), namespace)["data"]
+    data = moved(_one("ConfigMap"), namespace)["data"]
     configuration: dict[str, Any] = yaml.safe_load(data["kube-scheduler.yaml"])
     configuration["clientConnection"] = {"kubeconfig": str(account)}
     configuration["leaderElection"]["resourceName"] += f"-{namespace}"
@@ -236,8 +205,8 @@ def test_the_example_gang_starts_with_nothing_but_the_rights_of_the_manifest(
         scheduler = _scheduler(control_plane, muster, account, namespace, tmp_path)
         running.callback(scheduler.stop)
         scheduler.start()
-        for item in _objects(DEPLOY / "examples" / "indexed-job.yaml"):
-            _apply(client, _moved(item, namespace))
+        for item in objects(DEPLOY / "examples" / "indexed-job.yaml"):
+            apply(client, moved(item, namespace))
 
         wait_until(lambda: len(_bound(client, namespace)) == JOB_PODS, what="the gang is bound")
         bound = _bound(client, namespace)
@@ -260,3 +229,137 @@ def test_the_example_gang_starts_with_nothing_but_the_rights_of_the_manifest(
             f"Successfully assigned {place}: gang {namespace}/digits, rank"
         )
     assert "forbidden" not in logs.lower()
+
+
+# ── the views ──
+
+
+def test_the_views_are_served_where_the_service_leads_and_no_verb_is(
+    control_plane: Cluster, nodes: Objects
+) -> None:
+    args = next(
+        item["args"]
+        for item in _one("Deployment")["spec"]["template"]["spec"]["containers"]
+        if item["name"] == "muster"
+    )
+    assert "--views-host=0.0.0.0" in args
+    port = free_port()
+    options = ["--views-host=127.0.0.1", f"--views-port={port}"]
+    with MusterProcess(control_plane, extra_args=options, name="muster-views"):
+        views = f"http://127.0.0.1:{port}"
+        for path in ("/healthz", "/readyz", "/v1/nodes", "/metrics", "/"):
+            assert http_get(f"{views}{path}")[0] == 200, path
+        for verb in ("filter", "prioritize", "bind", "preempt"):
+            assert http_get(f"{views}/{verb}")[0] == 404, verb
+
+
+# ── the agent ──
+
+
+@pytest.fixture
+def agent(
+    control_plane: Cluster, client: Client, namespace: str, nodes: Objects, tmp_path: Path
+) -> Iterator[tuple[Path, str]]:
+    """A kubeconfig with the token of an agent's pod, and the name of its node."""
+    home = nodes[0]["metadata"]["name"]
+    with ExitStack() as made:
+        for item in component("agent"):
+            if item["kind"] not in ("Namespace", "DaemonSet"):
+                make(client, made, renamed(moved(item, namespace), namespace))
+        template = moved(_daemon_set(), namespace)["spec"]["template"]["spec"]
+        spec = {**template, "nodeName": home}
+        del spec["priorityClassName"]
+        metadata = {"name": "agent", "namespace": namespace}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        bound_to = client.create(pod)
+        yield (
+            kubeconfig(control_plane, client, namespace, "muster-agent", tmp_path, bound_to),
+            home,
+        )
+
+
+def _daemon_set() -> Object:
+    return next(item for item in component("agent") if item["kind"] == "DaemonSet")
+
+
+def test_an_agent_annotates_its_own_node_and_nothing_else(
+    client: Client, nodes: Objects, agent: tuple[Path, str]
+) -> None:
+    account, home = agent
+    other = next(item["metadata"]["name"] for item in nodes if item["metadata"]["name"] != home)
+    theirs = Client(account)
+
+    def refused(name: str, change: Object) -> str:
+        try:
+            theirs.patch("Node", name, change)
+        except ApiError as error:
+            return error.message
+        return ""
+
+    note = {"metadata": {"annotations": {"muster.scheduler/gpus-in-use": "{}"}}}
+    # The API server takes a moment until it knows the policy.
+    wait_until(lambda: "its own node" in refused(other, note), what="the policy is enforced")
+    assert refused(home, note) == ""
+    assert "spec" in refused(home, {"spec": {"unschedulable": True}})
+    assert "labels" in refused(home, {"metadata": {"labels": {"example.com/rack": "mine"}}})
+    assert "of Muster only" in refused(home, {"metadata": {"annotations": {"example.com/x": "y"}}})
+    assert "forbidden" in _refused_deletion(theirs, home)
+    assert client.get("Node", home)["metadata"]["annotations"]["muster.scheduler/gpus-in-use"]
+    theirs.close()
+
+
+def _refused_deletion(client: Client, name: str) -> str:
+    with pytest.raises(ApiError) as refusal:
+        client.delete("Node", name)
+    return refusal.value.message
+
+
+def test_the_agent_runs_with_these_rights(agent: tuple[Path, str], tmp_path: Path) -> None:
+    account, home = agent
+    for folder in ("sys", "var/lib/kubelet/device-plugins"):
+        (tmp_path / "host" / folder).mkdir(parents=True)
+    command = [sys.executable, "-m", "scheduler", "agent", "--once", "--node", home]
+    command += ["--kubeconfig", str(account), "--root", str(tmp_path / "host")]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    assert "forbidden" not in done.stderr.lower()
+    assert "cannot be" not in done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+# ── the admission policy ──
+
+
+def test_a_labelled_namespace_gives_its_pods_to_muster(client: Client, namespace: str) -> None:
+    policies = component("admission")
+    if not served(client, policies[0]):
+        pytest.skip(f"this API server has no {kind_of(policies[0])} (Kubernetes 1.36)")
+    label = {"metadata": {"labels": {"muster.scheduler/managed": "true"}}}
+    with ExitStack() as made:
+        for item in policies:
+            make(client, made, renamed(item, namespace))
+        assert _scheduler_of(client, namespace) == "default-scheduler"
+        client.patch("Namespace", namespace, label)
+
+        wait_until(
+            lambda: _scheduler_of(client, namespace) == "muster", what="the policy is enforced"
+        )
+        assert _scheduler_of(client, namespace, schedulerName="mine") == "mine"
+        assert _scheduler_of(client, namespace, nodeName="n1") == "default-scheduler"
+
+
+def _scheduler_of(client: Client, namespace: str, **spec: str) -> str:
+    """The schedulerName that a new pod would have."""
+    container = {"name": "main", "image": "none"}
+    pod: Object = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "new", "namespace": namespace},
+        "spec": {"containers": [container], **spec},
+    }
+    made = client.request(
+        "POST", client.path("Pod", "", namespace), query={"dryRun": "All"}, body=pod
+    )
+    name: str = made["spec"]["schedulerName"]
+    return name

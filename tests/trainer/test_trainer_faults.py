@@ -227,9 +227,20 @@ def test_saving_in_the_background_without_room_is_the_same_error_on_all_ranks(
     tmp_path: Path,
 ) -> None:
     changes = {"checkpoint_dir": tmp_path / "saved", "async_save": True}
-    found = run_world(tmp_path, environments([1, 1]), run_without_room, changes, 1)
+    found = run_world(tmp_path, environments([1, 1]), run_out_of_room, changes, 1)
     assert {type(each) for each in found} == {CheckpointError}
     assert str(found[0]) == str(found[1])
+    assert [each.step for each in complete(tmp_path / "saved")] == [20]
+
+
+def run_out_of_room(process: Process, changes: dict[str, Any], rank: int) -> Any:
+    """The disk is full from step 30 on."""
+    from trainer import loop
+
+    if process.rank == rank:
+        limit = (1024, resource.RLIM_INFINITY)
+        loop.progress = after_step(30, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+    return run(process, changes)
 
 
 # ── losses that are not finite ──

@@ -1,0 +1,129 @@
+"""Objects of deploy/, made for a test's own namespace and under names of their own."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e.controlplane.client import ApiError, Client, Object, Objects
+from tests.e2e.controlplane.cluster import Cluster
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+NAMESPACE = "muster-system"
+AGENT_NAMESPACE = "muster-agent"
+POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
+CLUSTER_WIDE = {
+    *("Namespace", "ClusterRole", "ClusterRoleBinding", "PriorityClass"),
+    *POLICIES,
+    *(f"{policy}Binding" for policy in POLICIES),
+}
+
+
+def objects(path: Path) -> Objects:
+    """The objects of one YAML file."""
+    return [found for found in yaml.safe_load_all(path.read_text()) if found is not None]
+
+
+def component(name: str) -> Objects:
+    """The objects of one component."""
+    folder = DEPLOY / "components" / name
+    listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    return [item for file in listed for item in objects(folder / file)]
+
+
+MANIFEST = objects(DEPLOY / "muster.yaml")
+
+
+def kind_of(item: Object) -> str:
+    """Version and kind, as `Client` takes it."""
+    return f"{item['apiVersion']}/{item['kind']}"
+
+
+def moved(item: Object, namespace: str) -> Object:
+    """The object as if the test's namespace was the one of the installation, and of the agent."""
+    text = json.dumps(item).replace(NAMESPACE, namespace)
+    text = text.replace(f'"namespace": "{AGENT_NAMESPACE}"', f'"namespace": "{namespace}"')
+    text = text.replace(f"serviceaccount:{AGENT_NAMESPACE}:", f"serviceaccount:{namespace}:")
+    found: Object = json.loads(text)
+    if found["kind"] not in CLUSTER_WIDE:
+        found["metadata"].setdefault("namespace", namespace)
+    return found
+
+
+def renamed(item: Object, suffix: str) -> Object:
+    """What lies outside the test's namespace gets names of its own: no installation is touched."""
+    if item["metadata"].get("namespace") != suffix:
+        item["metadata"]["name"] += f"-{suffix}"
+    role = item.get("roleRef", {"name": "system:"})
+    if not role["name"].startswith(("system:", "extension-apiserver-")):
+        role["name"] += f"-{suffix}"
+    for rule in item.get("rules", ()):
+        rule |= {"resourceNames": [f"{name}-{suffix}" for name in rule.get("resourceNames", ())]}
+    if "policyName" in item.get("spec", {}):
+        item["spec"]["policyName"] += f"-{suffix}"
+    return item
+
+
+def apply(client: Client, item: Object, **query: str) -> Object:
+    """Server-side apply that refuses fields which the API server does not know."""
+    metadata = item["metadata"]
+    return client.request(
+        "PATCH",
+        client.path(kind_of(item), metadata["name"], metadata.get("namespace")),
+        query={"fieldManager": "muster-e2e", "fieldValidation": "Strict", **query},
+        body=item,
+        content_type="application/apply-patch+yaml",
+    )
+
+
+def make(client: Client, made: ExitStack, item: Object) -> Object:
+    """Apply an object; it is deleted when the stack is closed."""
+    applied = apply(client, item)
+    metadata = item["metadata"]
+    made.callback(client.delete, kind_of(item), metadata["name"], metadata.get("namespace"))
+    return applied
+
+
+def served(client: Client, item: Object) -> bool:
+    """Whether the API server knows the object's kind."""
+    try:
+        client.path(kind_of(item))
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
+
+
+def kubeconfig(
+    cluster: Cluster,
+    client: Client,
+    namespace: str,
+    account: str,
+    folder: Path,
+    bound_to: Object | None = None,
+) -> Path:
+    """The administrator's file with a token of the service account in place of the user.
+
+    The token is bound to the pod ``bound_to``, as the one that the kubelet gives to that pod.
+    """
+    tokens = f"{client.path('ServiceAccount', account, namespace)}/token"
+    spec: Object = {}
+    if bound_to is not None:
+        metadata = bound_to["metadata"]
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"]}
+        spec = {"boundObjectRef": {**reference, "uid": metadata["uid"]}}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    token = client.request("POST", tokens, body=request)["status"]["token"]
+    file: dict[str, Any] = yaml.safe_load(cluster.kubeconfig.read_text())
+    context = next(
+        item["context"] for item in file["contexts"] if item["name"] == file["current-context"]
+    )
+    file["users"] = [{"name": context["user"], "user": {"token": token}}]
+    path = folder / f"{account}.kubeconfig"
+    path.write_text(yaml.safe_dump(file))
+    return path

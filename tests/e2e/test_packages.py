@@ -1,0 +1,121 @@
+"""Kustomize and Helm make of deploy/ what the one-file manifest says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.controlplane.client import Client, Object, Objects
+from tests.e2e.controlplane.versions import KUBERNETES_VERSION
+from tests.e2e.deployed import DEPLOY, MANIFEST, NAMESPACE, apply, component, moved, served
+from tests.e2e.packagers import HELM, KUBECTL, output, program
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+
+COMPONENTS = ("monitoring", "agent", "admission")
+Named = dict[tuple[str, str], Object]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _built(pytestconfig: pytest.Config) -> None:
+    """Both programs; the first time takes minutes, so it is said what is being done."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        for binary in (KUBECTL, HELM):
+            program(binary)
+
+
+def _named(objects: Iterable[Object]) -> Named:
+    return {(item["kind"], item["metadata"]["name"]): item for item in objects}
+
+
+def _kustomized(folder: str) -> Named:
+    return _named(yaml.safe_load_all(output(KUBECTL, "kustomize", DEPLOY / folder)))
+
+
+def _helm(*options: str) -> Named:
+    text = output(
+        HELM,
+        "template",
+        "muster",
+        DEPLOY / "chart",
+        f"--namespace={NAMESPACE}",
+        f"--kube-version={KUBERNETES_VERSION}",
+        *options,
+    )
+    return _named(item for item in yaml.safe_load_all(text) if item is not None)
+
+
+def _all_components() -> Named:
+    return _named(item for name in COMPONENTS for item in component(name))
+
+
+def test_the_base_is_the_manifest() -> None:
+    assert _kustomized("base") == _named(MANIFEST)
+
+
+def test_the_chart_is_the_manifest_without_the_namespace() -> None:
+    wanted = _named(MANIFEST)
+    del wanted["Namespace", NAMESPACE]
+
+    assert _helm() == wanted
+
+
+def test_the_chart_with_everything_has_the_components_as_they_are() -> None:
+    found = _helm(*(f"--set={name}.enabled=true" for name in COMPONENTS))
+
+    wanted = _named(MANIFEST) | _all_components()
+    del wanted["Namespace", NAMESPACE]
+    assert found == wanted
+
+
+def test_helm_finds_nothing_to_complain_about() -> None:
+    output(HELM, "lint", "--strict", f"--kube-version={KUBERNETES_VERSION}", DEPLOY / "chart")
+
+
+def test_production_is_the_base_and_the_components_with_more_room() -> None:
+    found, wanted = _kustomized("overlays/production"), _named(MANIFEST) | _all_components()
+
+    assert found.keys() == wanted.keys()
+    changed = {key for key, item in found.items() if item != wanted[key]}
+    assert changed == {("Deployment", "muster")}
+    muster, scheduler = _containers(found)
+    assert muster["args"][-1] == "--log-format=json"
+    assert muster["resources"]["limits"] == {"memory": "4Gi"}
+    assert muster["readinessProbe"]["httpGet"]["port"] == "http"
+    assert scheduler["args"] == _containers(wanted)[1]["args"]
+
+
+def test_kind_is_the_base_with_less() -> None:
+    found, wanted = _kustomized("overlays/kind"), _named(MANIFEST)
+
+    changed = {key for key, item in found.items() if item != wanted[key]}
+    assert found.keys() == wanted.keys()
+    assert changed == {("Deployment", "muster"), ("ConfigMap", "muster")}
+    configuration = found["ConfigMap", "muster"]["data"]
+    assert "example.com/rack" in configuration["settings.toml"]
+    assert configuration["kube-scheduler.yaml"].startswith("apiVersion:")
+    assert _containers(found)[0]["imagePullPolicy"] == "Never"
+
+
+def _containers(found: Named) -> list[Any]:
+    containers: list[Any] = found["Deployment", "muster"]["spec"]["template"]["spec"]["containers"]
+    return containers
+
+
+@pytest.mark.parametrize("overlay", ["kind", "production"])
+def test_the_api_server_accepts_what_an_overlay_makes(
+    client: Client, namespace: str, overlay: str
+) -> None:
+    unknown: Objects = []
+    for item in _kustomized(f"overlays/{overlay}").values():
+        wanted = moved(item, namespace)
+        if served(client, wanted):
+            apply(client, wanted, dryRun="All")
+        else:
+            unknown.append(item)
+    groups = {item["apiVersion"].partition("/")[0] for item in unknown}
+    assert groups <= {"monitoring.coreos.com"}
