@@ -113,7 +113,7 @@ class Plane:
         with ExitStack() as stack:
             running = Running()
             if arm.start:
-                running.muster = stack.enter_context(self._muster())
+                running.muster = stack.enter_context(self.muster())
             if not arm.raw:
                 running.scheduler = self._scheduler(arm, running.muster)
                 stack.callback(running.scheduler.stop)
@@ -151,7 +151,8 @@ class Plane:
             self.client.delete(GROUP, name, self.namespace)
 
     @contextmanager
-    def _muster(self) -> Iterator[MusterProcess]:
+    def muster(self) -> Iterator[MusterProcess]:
+        """Muster, ready, while the block lasts."""
         names = ("--scheduler-name", "muster-plain")
         muster = MusterProcess(self.cluster, None, names, kubeconfig=self.muster_kubeconfig)
         muster.start()

@@ -1,6 +1,7 @@
 """What gangs cost that wait: `python -m benchmarks.waiting`.
 
-All nodes are full, and many gangs wait with the scheduler attached. First nothing happens; then
+Nodes are full but for three: every pod that waits would fit by itself, but no gang does, and each
+of them is held by the gang's scheduler alone. First nothing happens; then
 running gangs end one after the other, so that each time one waiting gang fits, and plain pods come
 that need no accelerator. What is told: the CPU of the scheduler and of Muster, calls a second, how
 long a gang waits after there is room for it, and a plain pod behind all that wait.
@@ -34,6 +35,8 @@ from benchmarks.report import report
 from tests.e2e.controlplane.objects import pod
 
 SIZE = 16
+SPARE = 12
+"""Members that there is room for beside what runs; less than a gang."""
 PER_NODE = NODE_GPUS // MEMBER_GPUS
 PLAIN = "muster-plain"
 DEADLINE_S = 60.0
@@ -74,9 +77,11 @@ class Scene:
         return self.bench.plane.namespace
 
 
-def running_gangs(nodes: int) -> list[Arrival]:
-    """As many gangs as fill the nodes."""
-    return [Arrival(f"full-{at}", SIZE) for at in range(nodes * PER_NODE // SIZE)]
+def sitting(nodes: int) -> list[Arrival]:
+    """Gangs, and single pods for the rest, that fill the nodes but for ``SPARE`` members."""
+    gangs, rest = divmod(nodes * PER_NODE - SPARE, SIZE)
+    whole = [Arrival(f"full-{at}", SIZE) for at in range(gangs)]
+    return [*whole, *(Arrival(f"rest-{at}", 0) for at in range(rest))]
 
 
 def placed(arm: Arm, gangs: Sequence[Arrival], namespace: str) -> list[Request]:
@@ -161,7 +166,7 @@ def whole_at(scene: Scene, waiting: Sequence[Arrival], count: int) -> float | No
 def rows(bench: Bench, name: str, plan: Plan) -> Iterator[Row]:
     """One row in which nothing happens, and one in which gangs end."""
     arm, made = WAITING_ARMS[name], bench.plane
-    full = running_gangs(len(bench.where))
+    full = sitting(len(bench.where))
     waiting = [Arrival(f"wait-{at}", SIZE) for at in range(plan.gangs)]
     made.create_all([one for gang in (*full, *waiting) for one in arm.groups(gang, made.namespace)])
     with Timeline(made.client, made.namespace) as timeline, made.arm(arm) as running:

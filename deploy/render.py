@@ -141,8 +141,20 @@ VALUES = (
     ),
     Value(
         "base/network-policy.yaml",
-        "values: [kube-system, monitoring]\n",
-        "values:\n                  {{- toYaml .Values.networkPolicy.namespaces | nindent 18 }}\n",
+        """\
+        - podSelector: {}
+        - namespaceSelector:
+            matchExpressions:
+              - key: kubernetes.io/metadata.name
+                operator: In
+                values: [kube-system, monitoring]
+        - namespaceSelector:
+            matchLabels:
+              muster.scheduler/views: allowed
+""",
+        """\
+        {{- toYaml .Values.networkPolicy.from | nindent 8 }}
+""",
     ),
     Value(
         "components/agent/daemonset.yaml",

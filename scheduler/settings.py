@@ -123,7 +123,19 @@ def _convert(name: str, kind: Any, value: Any) -> Any:
         return _seconds(name, value)
     if kind is Start:
         return _start(name, value)
-    return _texts(name, value)
+    return _checked(name, _texts(name, value))
+
+
+def _checked(name: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Lists that could never work are refused, not obeyed."""
+    if not texts and name in ("accelerators", "scheduler_names"):
+        raise SettingsError(f"setting {name!r}: it must name at least one")
+    if name == "levels" and len(set(texts)) < len(texts):
+        raise SettingsError(f"setting {name!r}: {list(texts)} names a level twice")
+    for text in texts if name == "accelerators" else ():
+        if text == "*" or "*" in text[:-1]:
+            raise SettingsError(f"setting {name!r}: {text!r} may end in one *, after a name")
+    return texts
 
 
 _PAUSES = frozenset(

@@ -38,7 +38,7 @@ def train(settings: TrainSettings, ranks: Ranks) -> Report | None:
         job = prepare(settings, ranks)
         with _stopping_alone(stop), Eyes(job) as eyes:
             _resume(job)
-            stopped = _run(job, stop, eyes)
+            stopped = run(job, stop, eyes)
             _save(job)
             _finish_saving(job)
             if stopped:
@@ -72,7 +72,7 @@ def _stopping_alone(stop: StopFlag) -> Iterator[None]:
         raise SystemExit(EXIT_CODE) from error
 
 
-def _run(job: Job, stop: StopFlag, eyes: Eyes) -> bool:
+def run(job: Job, stop: StopFlag, eyes: Eyes) -> bool:
     """Step until the end; True if some rank asked to stop before it."""
     settings, first = job.settings, job.step
     shown = job.ranks.rank == 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 import urllib3
@@ -29,6 +30,8 @@ CONNECTIONS = 32
 
 CONNECT_S = 3.0
 READ_S = 10.0
+TOKEN_S = 10.0
+"""Seconds for which a bearer token is used before it is read anew; they are renewed by the hour."""
 _CHUNK = 1 << 16
 
 JSON = "application/json"
@@ -108,8 +111,13 @@ class Transport:
         configuration.connection_pool_maxsize = CONNECTIONS
         configuration.retries = False
         self._configuration = configuration
-        self._pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
         self._base: str = configuration.host.rstrip("/")
+        # One pool for the one host: a manager looks it up anew, by parsing the URL, every time.
+        manager: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+        self._pool = manager.connection_from_url(self._base)
+        self._prefix = urlsplit(self._base).path
+        self._token = ""
+        self._token_until = 0.0
         self._timeout = urllib3.Timeout(connect=CONNECT_S, read=read_s)
 
     @property
@@ -143,7 +151,7 @@ class Transport:
 
     def close(self) -> None:
         """Close all idle connections."""
-        self._pool.clear()
+        self._pool.close()
 
     def _send(self, method: str, path: str, body: bytes | None, kind: str) -> Answer:
         with _translated(f"{method} {path.partition('?')[0]}"):
@@ -159,9 +167,9 @@ class Transport:
         timeout: urllib3.Timeout,
         preload: bool,
     ) -> urllib3.BaseHTTPResponse:
-        return self._pool.request(
+        return self._pool.urlopen(
             method,
-            self._base + path,
+            self._prefix + path,
             body=body,
             headers=self._headers(kind),
             timeout=timeout,
@@ -176,10 +184,18 @@ class Transport:
             "Content-Type": kind,
             "User-Agent": f"muster/{__version__}",
         }
-        token = self._configuration.auth_settings().get("BearerToken")
-        if token and token["value"]:
-            headers["Authorization"] = token["value"]
+        if token := self._authorization():
+            headers["Authorization"] = token
         return headers
+
+    def _authorization(self) -> str:
+        """The bearer token; asking for it reads files and all of the environment each time."""
+        now = time.monotonic()
+        if now >= self._token_until:
+            found = self._configuration.auth_settings().get("BearerToken")
+            self._token = str(found["value"] or "") if found else ""
+            self._token_until = now + TOKEN_S
+        return self._token
 
 
 def segment(name: str) -> str:

@@ -14,6 +14,9 @@ from scheduler.core.seating import Plan
 from scheduler.core.state import State, Turn
 from scheduler.model import GangKey, Pod
 
+MOST_GANGS = 64
+"""Gangs that one question may be about: while it is answered, nothing else is planned."""
+
 
 def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
     """Whether the gangs that these pods make up would start now, where, and what is missing.
@@ -24,6 +27,9 @@ def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
     ``short_by``; ``nodes`` and ``domains`` only where it fits.
     """
     trial, keys = _trial(state, pods)
+    if len(keys) > MOST_GANGS:
+        text = f"{len(keys)} gangs are more than the {MOST_GANGS} that are tried at once"
+        return _no(text, never=False)
     gangs = [trial.gangs[key] for key in keys]
     incomplete = next((gang for gang in gangs if not can_complete(gang)), None)
     if incomplete is not None:

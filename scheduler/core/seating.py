@@ -24,7 +24,10 @@ from scheduler.core.rooming import (
     usable_rows,
 )
 from scheduler.core.state import State
-from scheduler.model import GangKey, Pod
+from scheduler.model import Constraints, GangKey, Pod
+
+MOST_KINDS = 16
+"""Kinds of members that are told apart; real gangs have a handful, and each costs a placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,10 @@ def seat(effort: Effort, pods: Sequence[Pod]) -> Plan | NoRoom:
     kinds: dict[Kind, list[Pod]] = {}
     for pod in pods:
         kinds.setdefault(kind_of(pod), []).append(pod)
+    if len(kinds) > MOST_KINDS:
+        kinds = _merged(effort, kinds)
+    if len(kinds) > MOST_KINDS:
+        return NoRoom(0, None)
     if len(kinds) > 1:
         return _unlike(effort, kinds)
     [kind] = kinds
@@ -101,6 +108,26 @@ def seat(effort: Effort, pods: Sequence[Pod]) -> Plan | NoRoom:
     if segment is not None and segment > 1:
         return _segments(effort, kind, pods, segment)
     return _alike(effort, kind, pods)
+
+
+def _merged(effort: Effort, kinds: dict[Kind, list[Pod]]) -> dict[Kind, list[Pod]]:
+    """Fewer kinds: those with the same accelerators and constraints ask for the most of each.
+
+    What has room for the largest has room for all of them. A gang that still has too many kinds is
+    not planned: nobody could say in reasonable time whether it fits.
+    """
+    by_devices: dict[tuple[object, Constraints], list[Kind]] = {}
+    for kind in kinds:
+        devices = tuple(item for item in kind.requests if effort.state.is_accelerator(item[0]))
+        by_devices.setdefault((devices, kind.constraints), []).append(kind)
+    merged: dict[Kind, list[Pod]] = {}
+    for (_, constraints), alike in by_devices.items():
+        most: dict[str, int] = {}
+        for name, amount in (item for kind in alike for item in kind.requests):
+            most[name] = max(most.get(name, 0), amount)
+        largest = Kind(tuple(sorted(most.items())), constraints)
+        merged[largest] = [pod for kind in alike for pod in kinds[kind]]
+    return merged
 
 
 # ── members alike ──

@@ -73,6 +73,7 @@ def replay(lines: Iterable[str], settings: Settings | None = None) -> Iterator[s
     """
     session = _Session(settings or Settings())
     for number, line in enumerate(lines, 1):
+        line = line.removeprefix("\ufeff") if number == 1 else line
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         yield from _guarded(session, number, line)
@@ -84,6 +85,8 @@ def _guarded(session: _Session, number: int, line: str) -> Iterator[str]:
         yield from _written(session.take(_object(line)))
     except (_BadLineError, DecodeError, SettingsError) as error:
         raise ReplayError(number, str(error)) from error
+    except RecursionError as error:
+        raise ReplayError(number, "it is nested too deeply") from error
 
 
 def _written(items: Iterable[Json]) -> Iterator[str]:
@@ -98,8 +101,12 @@ class _BadLineError(Exception):
 def _object(line: str) -> Json:
     try:
         found = json.loads(line)
+        # A lone surrogate is no character: it could be read, but never printed.
+        json.dumps(found, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise _BadLineError(f"not JSON: {error.msg}, at column {error.colno}") from error
     except (ValueError, RecursionError) as error:
-        raise _BadLineError(f"not JSON: {error}") from error
+        raise _BadLineError(f"not JSON that can be used: {error}") from error
     if not isinstance(found, dict):
         raise _BadLineError("not a JSON object")
     return found
@@ -192,14 +199,17 @@ class _Session:
         obj = op.get("object")
         if not isinstance(obj, dict):
             raise _BadLineError("object: an API object is needed")
-        said = obj.get("kind")
-        kind = kind or (said if isinstance(said, str) else "")
-        if not kind:
-            raise _BadLineError("object.kind is needed")
-        return self._run(self._world.put(obj, kind))
+        said = obj.get("kind") or kind
+        if not isinstance(said, str) or not said[:1].isupper():
+            raise _BadLineError(f"object.kind: {said!r} is not a kind, such as Node or Pod")
+        if kind and said != kind:
+            raise _BadLineError(f"object.kind: {said!r} in the op for a {kind}")
+        return self._run(self._world.put(obj, said))
 
     def _delete(self, op: Json) -> Iterator[Json]:
         kind, name = _text(op, "kind"), _text(op, "name")
+        if not self._world.knows(kind):
+            raise _BadLineError(f"kind: {kind!r} is not the kind of any object here")
         namespace = _text(op, "namespace", "")
         uid = _text(op, "uid", "") or None
         return self._run(self._world.delete(kind, namespace, name, uid))
@@ -251,13 +261,11 @@ class _Session:
         if isinstance(request, dict):
             ref, pod = self._from_request(request)
             given = _field(request, "NodeNameToMetaVictims") or _field(request, "NodeNameToVictims")
-            victims = {node: _victims(value) for node, value in (given or {}).items()}
+            victims = {node: _victims(value) for node, value in _mapping(given).items()}
         else:
             ref, pod = self._ref(_text(op, "pod"), "")
-            given = op.get("victims") or {}
-            if not isinstance(given, dict):
-                raise _BadLineError("victims: an object of node -> list is needed")
-            victims = {node: [self._uid(item) for item in items] for node, items in given.items()}
+            given = _mapping(op.get("victims"))
+            victims = {node: [self._uid(item) for item in _names(v)] for node, v in given.items()}
         yield from self._run([Preempt(ref, victims, pod)], op="preempt", pod=str(ref))
 
     def _call(self, op: Json) -> tuple[PodRef, Pod | None, list[str]]:
@@ -269,7 +277,7 @@ class _Session:
         names = _field(request, "NodeNames")
         if names is None:
             items = _field(_field(request, "Nodes") or {}, "Items") or []
-            names = [item["metadata"]["name"] for item in items]
+            names = [_named(item) for item in _objects(items)]
         return ref, pod, _names(names)
 
     def _from_request(self, request: Json) -> tuple[PodRef, Pod | None]:
@@ -307,6 +315,8 @@ class _Session:
 
     def _fail(self, op: Json) -> Iterator[Json]:
         kind = _text(op, "effect")
+        if not self._auto:
+            raise _BadLineError("fail needs auto: true; with auto: false use outcome")
         if kind not in dict(_KINDS):
             raise _BadLineError(f"effect: {kind!r} is not known")
         times = op.get("times", 1)
@@ -356,9 +366,8 @@ class _Session:
 
     def _print_state(self, op: Json) -> Iterator[Json]:
         shown = explain.snapshot_state(self._state)
-        wanted = op.get("gang")
-        if wanted is not None:
-            gang = explain.find(self._state, str(wanted))
+        if op.get("gang") is not None:
+            gang = explain.find(self._state, _text(op, "gang"))
             found = {str(gang.key): explain.gang_view(self._state, gang)} if gang else {}
             shown = shown | {"gangs": found}
         yield {"op": "state", "now": self._now, **shown}
@@ -387,6 +396,25 @@ def _names(value: Any) -> list[str]:
     return value
 
 
+def _mapping(value: Any) -> Json:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _BadLineError("victims: an object of node -> list is needed")
+    return value
+
+
+def _objects(value: Any) -> list[Json]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise _BadLineError(f"a list of objects is needed, not {value!r}"[:200])
+    return value
+
+
+def _named(obj: Json) -> Any:
+    meta = _field(obj, "metadata")
+    return meta.get("name") if isinstance(meta, dict) else None
+
+
 def _result(op: Json) -> str:
     result = _text(op, "result")
     if result not in _RESULTS:
@@ -402,8 +430,12 @@ def _field(obj: Any, name: str) -> Any:
 
 
 def _victims(value: Any) -> list[str]:
-    pods = _field(value, "Pods") or []
-    return [str(item.get("UID") or (item.get("metadata") or {}).get("uid")) for item in pods]
+    uids = []
+    for item in _objects(_field(value, "Pods") or []):
+        meta = item.get("metadata")
+        uid = item.get("UID") or (meta.get("uid") if isinstance(meta, dict) else None)
+        uids.append(str(uid))
+    return uids
 
 
 # ── writing ──

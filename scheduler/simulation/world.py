@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from scheduler import decode
+from scheduler import decode, dialects
 from scheduler.core.messages import (
     Bind,
     ClearNomination,
@@ -28,11 +28,17 @@ Key = tuple[str, str, str]
 """Kind, namespace, name."""
 
 
+_READ = frozenset(
+    {"Node", "Pod"} | {name.partition(".")[0] for name in (*dialects.KINDS, *dialects.OWNERS)}
+)
+
+
 class World:
     """API objects by kind, namespace and name; every change yields the watch events it causes."""
 
     def __init__(self) -> None:
         self._objects: dict[Key, Json] = {}
+        self._kinds: set[str] = set()
         self._version = 0
 
     # ── what a file says ──
@@ -50,6 +56,7 @@ class World:
         meta = fresh.setdefault("metadata", {})
         meta.setdefault("uid", f"{key[1]}/{key[2]}" if key[1] else key[2])
         self._version += 1
+        self._kinds.add(kind)
         meta.setdefault("resourceVersion", str(self._version))
         return self._store(key, fresh)
 
@@ -61,6 +68,10 @@ class World:
             return [PodGone(uid)] if kind == "Pod" and uid is not None else []
         del self._objects[key]
         return _gone(key, found)
+
+    def knows(self, kind: str) -> bool:
+        """Whether the kind is one that is read, or that of an object put earlier."""
+        return kind in _READ or kind in self._kinds
 
     def pod(self, name: str) -> Json | None:
         """The pod ``namespace/name``."""

@@ -44,7 +44,7 @@ def count_reductions(process: Process, changes: dict[str, Any]) -> dict[int, int
         network.register_comm_hook(None, reduce)
         return network
 
-    def reduce(_state: object, bucket: Any) -> Any:
+    def reduce(_state, bucket):  # annotated, it would have to be a GradBucket
         from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
         found[micro] = found.get(micro, 0) + 1

@@ -78,7 +78,7 @@ def test_another_namespace_is_meant_everywhere() -> None:
         ("tolerations", [{"key": "example.com/odd", "operator": "Exists"}], "Deployment"),
         ("imagePullSecrets", [{"name": "pull"}], "ServiceAccount"),
         ("settings", 'start = "nominate"\n', "ConfigMap"),
-        ("networkPolicy.namespaces", ["metrics"], "NetworkPolicy"),
+        ("networkPolicy.from", [{"podSelector": {}}], "NetworkPolicy"),
         ("agent.nodeSelector", {"example.com/gpu": "yes"}, "DaemonSet"),
     ],
 )

@@ -39,7 +39,7 @@ def test_the_scheduler_calls_the_address_at_which_muster_listens() -> None:
 
 def test_the_scheduler_may_hold_the_lease_that_it_is_configured_to_hold() -> None:
     election = _installed()["leaderElection"]
-    role = one("Role")
+    role = one("Role", "muster-kube-scheduler")
     (rule,) = role["rules"]
 
     assert election["leaderElect"] is True

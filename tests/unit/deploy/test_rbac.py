@@ -15,6 +15,7 @@ from scheduler.cluster.owners import owner_resources
 from scheduler.cluster.resources import NODES, POD_GROUPS, PODS, Resource, pod_groups
 from scheduler.cluster.transport import Answer
 from scheduler.cluster.writes import Writer
+from scheduler.commands import client
 from scheduler.core.messages import Bind, ClearNomination, Effect, Evict, Nominate, Wake
 from scheduler.model import GangKey, PodRef
 from scheduler.service import Metrics
@@ -126,6 +127,21 @@ def test_the_second_scheduler_has_the_roles_that_kubernetes_keeps_for_schedulers
     ]
     account = {"kind": "ServiceAccount", "name": "muster", "namespace": "muster-system"}
     assert bound == [[account]]
+
+
+def test_a_viewer_reaches_the_views_through_the_service_and_nothing_else() -> None:
+    role, (port,) = one("Role", "muster-viewer"), one("Service")["spec"]["ports"]
+
+    assert role["rules"] == [
+        {
+            "apiGroups": [""],
+            "resources": ["services/proxy"],
+            "resourceNames": [f"{client.SERVICE}:{client.PORT_NAME}"],
+            "verbs": ["get", "create"],
+        }
+    ]
+    assert one("Service")["metadata"]["name"] == client.SERVICE
+    assert port["name"] == client.PORT_NAME
 
 
 def test_no_wildcard_is_granted() -> None:

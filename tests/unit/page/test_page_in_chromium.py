@@ -111,8 +111,9 @@ def test_a_node_and_a_gang_that_are_new_or_gone_come_and_go(page: Tab, here: Sit
     page.wait("world.spotOf.has('b9-r9-9')")
     assert "65 nodes" in page.run(TEXT)
 
-    here.pod("t/part-0", gpu=4, gang="part", min=1, node="b0-r0-3", phase="Failed")
-    page.wait("Object.keys(world.nodes.get('b0-r0-3').gangs).length === 0")
+    here.gone("t/part-0")
+    page.wait("!world.gangs.has('t/part')")
+    assert "t/part" not in page.run(TEXT)
     assert pixel(page, "b0-r0-3", 0) == pixel(page, "b1-r3-6", 0)
 
 
@@ -166,11 +167,13 @@ def test_search_and_state_narrow_the_list(page: Tab, here: Site) -> None:
 
 def test_dark_and_light_are_the_systems_choice(page: Tab, here: Site, out: Path) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
-    light, free = page.run(ground), pixel(page, "b1-r3-7", 0)
+    swatch = "document.querySelector('#list li:last-child .swatch').style.backgroundColor"
+    light, free, train = page.run(ground), pixel(page, "b1-r3-7", 0), page.run(swatch)
     page.dark(True)
     page.wait(f"{ground} !== '{light}'")
     page.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert sum(pixel(page, "b1-r3-7", 0)) < sum(free) / 2
+    assert page.run(swatch) != train
     page.run("select('t/train')")
     page.wait(WHY)
     page.screenshot(out / "dark.png")

@@ -18,7 +18,16 @@ from typer.testing import CliRunner
 
 from scheduler import cli, decode
 from scheduler.api import ServerThread, create_app
-from scheduler.core.messages import Bind, Effect, EffectDone, NodeSeen, Outcome, PodSeen, Synced
+from scheduler.core.messages import (
+    Bind,
+    Effect,
+    EffectDone,
+    NodeSeen,
+    Outcome,
+    PodGone,
+    PodSeen,
+    Synced,
+)
 from scheduler.service import Post, Service
 from scheduler.settings import Settings
 from tests import builders
@@ -97,6 +106,9 @@ class Site:
 
     def pod(self, key: str, **more: Any) -> None:
         self.service.post(PodSeen(decode.pod(builders.pod(key, **more))))
+
+    def gone(self, key: str) -> None:
+        self.service.post(PodGone(key))
 
     def gang(self, name: str, pods: int, gpu: int, **more: Any) -> None:
         for at in range(pods):

@@ -83,6 +83,21 @@ def test_what_why_promises_comes_true(here: Site) -> None:
     assert {here.binder.bound[f"t/train-{at}"] for at in (0, 1)} == {"b1-r1-0", "b1-r1-1"}
 
 
+def test_a_broken_gang_is_not_said_to_stand_in_its_own_way(here: Site) -> None:
+    rack = {"topology-required": "rack"}
+    here.gang("train", 2, 6, options=rack)
+    lost = here.binder.bound["t/train-1"]
+    here.node(lost, gpu=8, block="b0", rack="r0", unschedulable=True)
+    here.pod("t/train-1", gpu=6, gang="train", min=2, options=rack, node=lost, phase="Failed")
+    here.pod("t/train-2", gpu=6, gang="train", min=2, options=rack)
+
+    why = here.get("/v1/gangs/t/train/why")
+
+    assert (why["state"], why["best_domain"]) == ("broken", ["b0", "r0"])
+    assert "held_there" not in why
+    assert "blocked_by" not in why
+
+
 def test_why_of_a_gang_that_is_not_all_there_says_how_many_are_missing(here: Site) -> None:
     here.pod("t/half-0", gpu=8, gang="half", min=3)
     here.pod("t/half-1", gpu=8, gang="half", min=3, gates=["later"])

@@ -91,6 +91,7 @@ def test_the_metrics_are_the_same_figures(here: Site) -> None:
     here.gang("waits", 6, 8)
     here.clock.now += 30
     here.gang("never", 1, 16)
+    here.pod("t/ended", gpu=16, node="b0-r0-0", phase="Succeeded")
 
     text = here.text("/metrics")
 
@@ -120,6 +121,17 @@ def test_waits_and_starts_are_measured_once_a_gang_by_its_size(here: Site) -> No
     assert metric(text, 'muster_gang_wait_seconds_count{members="2-8"}') == 2
     assert metric(text, 'muster_gang_wait_seconds_sum{members="2-8"}') == 40
     assert metric(text, 'muster_gang_start_seconds_count{members="2-8"}') == 2
+
+
+def test_a_gang_that_binds_more_than_its_min_has_started_once(here: Site) -> None:
+    for at in range(4):
+        here.pod(f"t/grows-{at}", gpu=8, gang="grows", min=2)
+
+    text = here.text("/metrics")
+
+    assert len(here.binder.bound) == 4
+    counts = re.findall(r"^muster_gang_wait_seconds_count.* (\S+)$", text, re.MULTILINE)
+    assert sum(map(float, counts)) == 1
 
 
 def test_the_history_has_a_point_a_minute_from_the_first_full_list_on() -> None:

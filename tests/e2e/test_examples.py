@@ -1,0 +1,115 @@
+"""deploy/examples/ and the monitoring objects against a real API server.
+
+What the API server itself serves is applied by a strict dry run; so are the kinds of other
+projects, by their own definitions. And whatever a controller makes of an example is a pod that is
+accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.controlplane.client import ApiError, Client, Object, wait_until
+from tests.e2e.controlplane.cluster import Cluster, ControlPlane
+from tests.e2e.definitions import definitions
+from tests.e2e.deployed import DEPLOY, apply, component, moved, objects, served
+from tests.unit.deploy.controllers import made
+
+pytestmark = pytest.mark.e2e
+
+EXAMPLES = sorted((DEPLOY / "examples").glob("*.yaml"))
+WITHOUT_DEFINITION = {("batch.volcano.sh/v1alpha1", "Job")}
+"""No module of this project can be had; its structure is checked by the unit tests alone."""
+
+ITEMS = [
+    pytest.param(item, id=f"{path.stem}-{item['kind']}-{item['metadata']['name']}")
+    for path in EXAMPLES
+    for item in objects(path)
+    if (item["apiVersion"], item["kind"]) not in WITHOUT_DEFINITION
+]
+MONITORING = [pytest.param(item, id=item["kind"]) for item in component("monitoring")]
+
+
+@pytest.fixture(scope="module")
+def control_plane(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A control plane of this file's own, which knows the kinds of other projects."""
+    failed = request.session.testsfailed
+    with ControlPlane() as cluster:
+        yield cluster
+        if request.session.testsfailed > failed:
+            cluster.keep_logs(f"a test of {__name__} failed")
+
+
+@pytest.fixture(scope="module")
+def client(control_plane: Cluster) -> Iterator[Client]:
+    """The administrator's client, once all kinds are served."""
+    client = control_plane.client()
+    for definition in definitions():
+        # Too large for the annotation of a client-side apply, so it is created.
+        client.create(definition)
+        spec = definition["spec"]
+        version = next(item["name"] for item in spec["versions"] if item["served"])
+        kind = {"apiVersion": f"{spec['group']}/{version}", "kind": spec["names"]["kind"]}
+        wait_until(lambda kind=kind: _is_served(client, kind), 60, what=f"{kind} is served")
+    yield client
+    client.close()
+
+
+def _is_served(client: Client, kind: Object) -> bool:
+    return served(client, kind)
+
+
+@pytest.mark.parametrize("item", [*ITEMS, *MONITORING])
+def test_the_api_server_accepts_it(client: Client, namespace: str, item: Object) -> None:
+    wanted = moved(item, namespace)
+    if item["kind"] in ("ResourceFlavor", "ClusterQueue"):
+        del wanted["metadata"]["namespace"]
+
+    # A definition may be known before its objects can be written.
+    applied = wait_until(lambda: _applied(client, wanted), 60, what="it can be written")
+
+    assert applied["metadata"]["name"] == item["metadata"]["name"]
+
+
+def _applied(client: Client, item: Object) -> Object | None:
+    try:
+        return apply(client, item, dryRun="All")
+    except ApiError as error:
+        if error.status in (404, 429):
+            return None
+        raise
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [("JobSet", "replicatedJob"), ("PyTorchJob", "nprocPerNodes")]
+)
+def test_a_field_that_a_project_does_not_know_would_be_told(
+    client: Client, namespace: str, kind: str, field: str
+) -> None:
+    item = next(found for path in EXAMPLES for found in objects(path) if found["kind"] == kind)
+    wrong = moved(item, namespace)
+    wrong["spec"][field] = "x"
+
+    with pytest.raises(ApiError, match=field):
+        apply(client, wrong, dryRun="All")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_pod_that_a_controller_makes_is_accepted(
+    client: Client, namespace: str, path: object
+) -> None:
+    found = made(objects(path))  # type: ignore[arg-type]
+    assert found.pods
+
+    for pod in found.pods:
+        pod["metadata"]["namespace"] = namespace
+        pod["metadata"].pop("uid", None)
+        accepted = client.request(
+            "POST",
+            client.path("Pod", "", namespace),
+            query={"dryRun": "All", "fieldValidation": "Strict"},
+            body={"apiVersion": "v1", "kind": "Pod", **pod},
+        )
+        assert accepted["spec"]["schedulerName"].startswith("muster")
