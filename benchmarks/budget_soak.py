@@ -43,6 +43,8 @@ class Obedient:
 
     def __init__(self) -> None:
         self.pods: dict[str, Pod] = {}
+        self.bound = 0
+        """Bindings made."""
         self._waiting: deque[Effect] = deque()
         self._post: Post = _nowhere
 
@@ -64,6 +66,7 @@ class Obedient:
             if isinstance(effect, Record | Cancel):
                 continue
             if isinstance(effect, Bind):
+                self.bound += 1
                 pod = replace(self.pods[effect.ref.uid], node=effect.node, phase=Phase.RUNNING)
                 self._post(PodSeen(pod))
             self._post(EffectDone(effect.id, Outcome.OK))
@@ -106,7 +109,10 @@ class Soak:
         self.service.post(Synced())
 
     def pass_through(self, gangs: int) -> tuple[Curve, float]:
-        """Let so many gangs come and go; the curve of memory, and seconds of CPU."""
+        """Let so many gangs come and go; the curve of memory, and seconds of CPU.
+
+        RuntimeError if they did not all start, for then nothing was measured.
+        """
         curve, began = [], time.process_time()
         every = max(1, gangs // POINTS)
         for at in range(gangs):
@@ -116,11 +122,9 @@ class Soak:
             if at % every == every - 1:
                 gc.collect()
                 curve.append((at + 1, round(rss_mb(os.getpid()), 1)))
+        if self._actuator.bound != gangs * MEMBERS:
+            raise RuntimeError(f"{self._actuator.bound} pods were bound, not {gangs * MEMBERS}")
         return curve, time.process_time() - began
-
-    def running(self) -> int:
-        """Pods that are bound now."""
-        return sum(1 for pod in self._actuator.pods.values() if self.service.knows(pod.uid))
 
     def _come(self, gang: int) -> None:
         for pod in members(gang):

@@ -126,7 +126,7 @@ def _summarize(shown: demo_run.Demo, console: Console) -> None:
     console.print(
         f"{result['started']} of {result['gangs']} gangs started whole, {len(late)} after waiting "
         f"for room (up to {max(late, default=0) / 60:.0f} min); {result['partial']} partial; "
-        f"{result['mean_racks']} racks a gang of several pods."
+        f"{result['mean_racks']} racks per gang of several pods, on average."
     )
     if shown.report and shown.trained:
         console.print(

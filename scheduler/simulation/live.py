@@ -117,7 +117,7 @@ def as_line(seen: Glance) -> str:
     )
     if seen.waiting:
         first = seen.waiting[0].name
-        line += f"; {first} waits: {seen.reasons.get(first) or 'new'}"
+        line += f"; {first} waits: {seen.reasons.get(first) or 'it has just arrived'}"
     return f"{line}; training: {seen.training}" if seen.training else line
 
 
@@ -136,7 +136,7 @@ def _numbers(seen: Glance) -> Table:
         "partial": str(seen.partial),
         "GPUs in use": _bar(seen.gpus_used, seen.gpus),
         "racks": str(seen.racks_used),
-        "racks a gang": f"{seen.mean_racks:.2f}",
+        "racks per gang": f"{seen.mean_racks:.2f}",
     }
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
