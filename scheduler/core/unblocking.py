@@ -112,7 +112,8 @@ def _free(why: Why) -> str:
     if not short:
         return ""
     domain = "/".join(str(part) for part in why.get("best_domain", ()))
-    text = f"{short} must come free{f' in {domain}' if domain else ''}"
+    where = domain or (f"one {why['level']}" if why.get("level") else "")
+    text = f"{short} must come free{f' in {where}' if where else ''}"
     held = [f"{item['gang']} holds {item['accelerators']}" for item in why.get("held_there", ())]
     return f"{text}; there {', '.join(held)}" if held else text
 

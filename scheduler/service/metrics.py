@@ -92,6 +92,12 @@ class Metrics:
             buckets=_START_BUCKETS,
             registry=self.registry,
         )
+        self.watch_lag = Histogram(
+            "muster_watch_lag_seconds",
+            "Seconds from the confirmation of a Binding until the watch showed it.",
+            buckets=_BIND_BUCKETS,
+            registry=self.registry,
+        )
         self.watch_restarts = self._counter(
             "muster_watch_restarts_total",
             "Watches that ended and were started again, by resource and reason.",

@@ -13,6 +13,7 @@ from scheduler.core.messages import Effect, Event, Reply, Synced, Tick
 from scheduler.errors import MusterError
 from scheduler.service.effects import EffectLog
 from scheduler.service.history import History
+from scheduler.service.lag import WatchLag
 from scheduler.service.metrics import Metrics
 from scheduler.service.ports import Actuator, Engine, Timer
 from scheduler.service.recorder import Recorder
@@ -59,6 +60,7 @@ class Runner:
         self._outbox: deque[Effect] = deque()
         self._effects = EffectLog(metrics)
         self._starts = StartLog(metrics)
+        self._lag = WatchLag(metrics)
         self._last = clock()
         self.history = History()
         self.steps = 0
@@ -140,6 +142,7 @@ class Runner:
             self.history.begin()
         try:
             self._starts.note(engine, event, effects, now)
+            self._lag.note(event, effects, now)
             self.history.note(engine, now)
         except Exception:
             log.exception("figures after %s failed", type(event).__name__)

@@ -253,6 +253,55 @@ def test_the_views_are_served_where_the_service_leads_and_no_verb_is(
             assert http_get(f"{views}/{verb}")[0] == 404, verb
 
 
+def test_a_viewer_may_reach_the_views_through_the_service_and_nothing_else(
+    client: Client, namespace: str
+) -> None:
+    person = {"kind": "User", "name": f"viewer-{namespace}", "apiGroup": RBAC}
+    role = next(item for item in MANIFEST if item["metadata"]["name"] == "muster-viewer")
+    reference = {"kind": "Role", "name": "muster-viewer", "apiGroup": RBAC}
+    binding: Object = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "viewer", "namespace": namespace},
+        "roleRef": reference,
+        "subjects": [person],
+    }
+
+    def may(verb: str, resource: str, name: str) -> bool:
+        return _may(client, person["name"], namespace, verb, resource, name)
+
+    with ExitStack() as made:
+        make(client, made, moved(role, namespace))
+        make(client, made, binding)
+        wait_until(lambda: may("get", "services", "muster:http"), what="the role is known")
+        assert may("create", "services", "muster:http")
+        assert not may("get", "services", "other:http")
+        assert not may("get", "pods", "muster:http")
+
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def _may(client: Client, user: str, namespace: str, verb: str, resource: str, name: str) -> bool:
+    """Whether the API server would let that user through its proxy."""
+    asked = {
+        "namespace": namespace,
+        "verb": verb,
+        "resource": resource,
+        "subresource": "proxy",
+        "name": name,
+    }
+    version = "authorization.k8s.io/v1"
+    review = {
+        "apiVersion": version,
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": asked},
+    }
+    path = client.path(f"{version}/SubjectAccessReview")
+    allowed: bool = client.request("POST", path, body=review)["status"]["allowed"]
+    return allowed
+
+
 # ── the agent ──
 
 

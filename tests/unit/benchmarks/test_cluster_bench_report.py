@@ -146,8 +146,8 @@ def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
 
 def test_more_nodes_may_cost_little_more() -> None:
     small = row([sample(1.0, nodes=1_000)])
-    assert verdict(bars([small, row([sample(1.3)])]), "at 5000 / at 1000") == (1.3, True)
-    assert verdict(bars([small, row([sample(1.4)])]), "at 5000 / at 1000") == (1.4, False)
+    assert verdict(bars([small, row([sample(1.3)])]), "burst / burst at 1000") == (1.3, True)
+    assert verdict(bars([small, row([sample(1.4)])]), "burst / burst at 1000") == (1.4, False)
 
 
 def test_one_domain_too_many_or_one_stalled_gang_misses_its_bar() -> None:

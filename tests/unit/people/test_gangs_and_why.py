@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from people_site import Site, muster
+from people_site import LEVELS, Site, muster
+
+from scheduler import decode
+from scheduler.core import engine
+from scheduler.core.messages import NodeSeen, PodSeen, Synced
+from scheduler.core.unblocking import holders
+from scheduler.model import GangKey
+from scheduler.settings import Settings
+from tests import builders
 
 
 def test_the_list_shows_every_gang_with_its_state_and_reason(here: Site) -> None:
@@ -83,7 +91,7 @@ def test_what_why_promises_comes_true(here: Site) -> None:
     assert {here.binder.bound[f"t/train-{at}"] for at in (0, 1)} == {"b1-r1-0", "b1-r1-1"}
 
 
-def test_a_broken_gang_is_not_said_to_stand_in_its_own_way(here: Site) -> None:
+def test_a_broken_gang_is_told_what_its_rack_lacks(here: Site) -> None:
     rack = {"topology-required": "rack"}
     here.gang("train", 2, 6, options=rack)
     lost = here.binder.bound["t/train-1"]
@@ -91,11 +99,29 @@ def test_a_broken_gang_is_not_said_to_stand_in_its_own_way(here: Site) -> None:
     here.pod("t/train-1", gpu=6, gang="train", min=2, options=rack, node=lost, phase="Failed")
     here.pod("t/train-2", gpu=6, gang="train", min=2, options=rack)
 
-    why = here.get("/v1/gangs/t/train/why")
+    ran = muster("why", "t/train", "--server", here.url)
 
-    assert (why["state"], why["best_domain"]) == ("broken", ["b0", "r0"])
-    assert "held_there" not in why
-    assert "blocked_by" not in why
+    assert ran.out.startswith("t/train is broken: ")
+    assert ran.line("next") == "6 nvidia.com/gpu must come free in one rack"
+    assert "blocked by" not in ran.out
+
+
+def test_holders_are_others_in_that_domain_the_largest_first() -> None:
+    state = engine.new_state(Settings(levels=LEVELS))
+    for at, rack in enumerate(("r0", "r0", "r1")):
+        node = builders.node(f"n{at}", gpu=8, block="b0", rack=rack)
+        engine.step(state, NodeSeen(decode.node(node)), 0)
+    engine.step(state, Synced(), 0)
+    for name, at, gpu in (("own", 0, 1), ("small", 0, 2), ("large", 1, 6), ("away", 2, 8)):
+        pod = builders.pod(f"t/{name}-0", gpu=gpu, gang=name, min=1, node=f"n{at}", phase="Running")
+        engine.step(state, PodSeen(decode.pod(pod)), 1)
+
+    found = holders(state, ["b0", "r0"], state.gangs[GangKey("t", "own")])
+
+    assert [(item["gang"], item["accelerators"]) for item in found] == [
+        ("t/large", 6),
+        ("t/small", 2),
+    ]
 
 
 def test_why_of_a_gang_that_is_not_all_there_says_how_many_are_missing(here: Site) -> None:

@@ -50,7 +50,8 @@ def test_every_line_and_key_of_why_is_described(here: Site) -> None:
 def test_every_computed_metric_is_described_and_no_other(idle: Site) -> None:
     text = idle.text("/metrics")
     names = set(re.findall(r"^# TYPE (muster_\w+) gauge$", text, re.MULTILINE))
-    names |= set(re.findall(r"^# TYPE (muster_gang_\w+) histogram$", text, re.MULTILINE))
+    told = r"^# TYPE (muster_(?:gang|watch)_\w+) histogram$"
+    names |= set(re.findall(told, text, re.MULTILINE))
     names = {name for name in names if not name.endswith("_created")}
     table = PAGE.partition("## As metrics")[2].partition("A gang has started")[0]
     described = set(re.findall(r"`(muster_\w+)`", table)) - {"muster_expired_reservations_total"}

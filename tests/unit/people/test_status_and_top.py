@@ -134,6 +134,19 @@ def test_a_gang_that_binds_more_than_its_min_has_started_once(here: Site) -> Non
     assert sum(map(float, counts)) == 1
 
 
+def test_the_watchs_lag_is_measured_from_each_bindings_confirmation(here: Site) -> None:
+    here.gang("train", 2, 8)
+    here.clock.now += 3
+    for key, node in here.binder.bound.items():
+        for _ in range(2):
+            here.pod(key, gpu=8, gang="train", min=2, node=node)
+
+    text = here.text("/metrics")
+
+    assert metric(text, "muster_watch_lag_seconds_count") == 2
+    assert metric(text, "muster_watch_lag_seconds_sum") == 6
+
+
 def test_the_history_has_a_point_a_minute_from_the_first_full_list_on() -> None:
     with site() as made:
         made.nodes(1, 1, 2)
