@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 UV_VERSION := 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast cases deep e2e check format lock manifests bench-extender bench-planner bench-engine bench-cluster bench-train bench-fabric clean
+.PHONY: help install demo test test-fast cases deep page-deps e2e check format lock manifests bench-extender bench-planner bench-engine bench-cluster bench-train bench-fabric clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -37,6 +37,9 @@ cases: $(STAMP) ## The replay cases: faults that schedulers are known for
 
 deep: $(STAMP) ## Ten thousand random event sequences with all invariants (an hour)
 	MUSTER_PROPERTY_RUNS=10000 $(BIN)/pytest -q --timeout=0 tests/engine
+
+page-deps: ## Chromium for the tests of the page (Debian; as root)
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
 
 e2e: $(STAMP) ## Only the tests on the real control plane
 	$(BIN)/python -m tests.e2e.controlplane.build

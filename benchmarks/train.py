@@ -199,7 +199,7 @@ def main() -> int:
         "launch_overhead_s": lambda: launch_overhead(2 if quick else 5),
         "throughput_ratio": lambda: throughput_ratio(5 if quick else 15, 60),
     }
-    console, rows = Console(stderr=True), []
+    console, rows = Console(stderr=True), list[dict[str, Any]]()
     for what, measure in todo.items():
         with console.status(what):
             value = measure()

@@ -27,6 +27,10 @@ EVERY = 25
 """Steps between readings where no progress is shown."""
 
 
+STEADILY = 3
+"""Readings in a row that make a slow rank a straggler."""
+
+
 class Eyes:
     """Told after every step, on every rank. As a context, it closes what it opened."""
 
@@ -40,6 +44,7 @@ class Eyes:
         self._board = _board(job.settings.tensorboard) if self._first else None
         self._folder = environment().get(METRICS_DIR)
         self._warned: set[str] = set()
+        self._slow_readings: dict[int, int] = {}
 
     def __enter__(self) -> Eyes:
         return self
@@ -54,16 +59,23 @@ class Eyes:
     def see(self, outcome: Outcome) -> None:
         """Collective at every reading: the ranks compare how fast they are."""
         job = self.job
-        self.history.append((job.step, outcome.loss))
+        if outcome.agreed:
+            self.history.append((job.step, outcome.loss))
         if job.step % self.every and job.step != job.settings.steps:
             return
         own = pace.exchanged(job.pace.own, job.ranks.world_size)
         self.scores = pace.scores(own)
         reading = self._reading(outcome)
-        job.pace = pace.Pace()
+        job.pace = pace.Pace(last=job.pace.last)
         self._export(reading)
         if self._first:
             self._record(reading)
+
+    def _steadily_slow(self) -> list[int]:
+        """A single reading says little on a machine that does other things, too."""
+        slow = pace.stragglers(self.scores)
+        self._slow_readings = {rank: self._slow_readings.get(rank, 0) + 1 for rank in slow}
+        return [rank for rank, times in self._slow_readings.items() if times >= STEADILY]
 
     def _reading(self, outcome: Outcome) -> dict[str, float]:
         job, taken = self.job, self.job.pace
@@ -79,7 +91,7 @@ class Eyes:
         }
 
     def _record(self, reading: dict[str, float]) -> None:
-        slow = pace.stragglers(self.scores)
+        slow = self._steadily_slow()
         line = {**reading, "straggler_scores": self.scores, "stragglers": slow}
         if slow:
             log.warning("step %d: held up by ranks %s: %s", self.job.step, slow, self.scores)

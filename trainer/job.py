@@ -35,6 +35,10 @@ class Job:
     store: CheckpointStore | None
     step: int = 0
     resumed_from: int | None = None
+    loss: float = float("nan")
+    """Mean over the global batch, when the ranks last agreed."""
+    agree_at: int = 0
+    """Step at which they will again."""
     bad_in_a_row: int = 0
     skipped: int = 0
     """Steps without a finite loss or gradient."""

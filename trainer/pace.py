@@ -12,6 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+AGREE_FIRST = 1.0
+"""Seconds that a step is taken to need before one was timed."""
+
 SLOW = 0.7
 """Score below which a rank is called a straggler."""
 
@@ -27,6 +30,15 @@ class Pace:
     """Backward passes with their reductions, and waiting for the others."""
     steps: int = 0
     started: float = field(default_factory=time.perf_counter)
+
+    last: tuple[int, float] | None = None
+    """Step and time at which the ranks last agreed."""
+
+    def since_agreed(self, step: int) -> float:
+        """Seconds of a step since the last call; none at the first."""
+        now, last = time.perf_counter(), self.last
+        self.last = (step, now)
+        return (now - last[1]) / max(1, step - last[0]) if last else AGREE_FIRST
 
     @contextmanager
     def timing(self, *names: str) -> Iterator[None]:

@@ -1,8 +1,10 @@
 """One optimizer step over the global batch, the same whatever the world size.
 
 Each rank takes its share of the batch, in as many parts as its memory asks for, and reduces the
-gradients once, with the last part. While they are reduced the ranks also agree, in one small
-collective, on the loss, on whether anybody was asked to stop, and on whether all have saved.
+gradients once, with the last part. Meanwhile the ranks also agree, in one small collective, on
+the loss, on whether anybody was asked to stop, and on whether all have saved. Where steps are
+much shorter than anybody could react, they do so every few steps only: at the same ones, as
+the pause is computed from what they agreed on.
 """
 
 from __future__ import annotations
@@ -21,12 +23,21 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+AGREE_SECONDS = 0.02
+"""Ranks agree about this often, or at every step where steps take longer."""
+
+MOST_STEPS = 20
+"""Between two agreements."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What all ranks agree on after a step."""
 
     loss: float
-    """Mean over the global batch."""
+    """Mean over the global batch of the last step at which the ranks agreed."""
+    agreed: bool
+    """At this step."""
     stop: bool
     """Some rank was asked to stop."""
     saved: bool
@@ -61,13 +72,31 @@ def _step(job: Job, stop: StopFlag) -> Outcome:
     with job.pace.timing("own"):
         loss = _loss(job, parts[-1])
         total += loss.item()
+    if not _is_due(job):
+        with job.pace.timing("shared"):
+            _backward(job, loss)
+        return Outcome(job.loss, False, False, False, _update(job))
     with job.pace.timing("shared"):
         flags, finish = _agree(job, total, stop)
         _backward(job, loss)
         finish()
-    mean = flags[0].item() / (job.settings.global_batch * job.split.labels_each)
-    skipped = _update(job, math.isfinite(mean))
-    return Outcome(mean, flags[1].item() > 0, flags[2].item() == job.ranks.world_size, skipped)
+    job.loss = flags[0].item() / (job.settings.global_batch * job.split.labels_each)
+    stopped, saved, seconds = flags[1:].tolist()
+    world = job.ranks.world_size
+    _plan_next(job, seconds / world)
+    return Outcome(job.loss, True, stopped > 0, saved == world, _update(job))
+
+
+def _is_due(job: Job) -> bool:
+    """At the planned step, at those that are shown, and at the last."""
+    now, every = job.step + 1, job.settings.log_every
+    return now >= job.agree_at or now == job.settings.steps or (every > 0 and now % every == 0)
+
+
+def _plan_next(job: Job, seconds: float) -> None:
+    """seconds: of a step, on average over the ranks; so all plan alike."""
+    pause = int(AGREE_SECONDS / max(seconds, 1e-6))
+    job.agree_at = job.step + 1 + min(MOST_STEPS, max(1, pause))
 
 
 def _parts(job: Job) -> list[Tensor]:
@@ -106,18 +135,19 @@ def _agree(job: Job, total: float, stop: StopFlag) -> tuple[Tensor, Callable[[],
     import torch.distributed as dist
 
     saved = job.store is None or job.store.written
-    flags = torch.tensor([total, float(stop.requested), float(saved)], dtype=torch.float64)
+    mine = [total, float(stop.requested), float(saved), job.pace.since_agreed(job.step + 1)]
+    flags = torch.tensor(mine, dtype=torch.float64)
     work = dist.all_reduce(flags, async_op=True)
     assert work is not None
     return flags, work.wait
 
 
-def _update(job: Job, finite: bool) -> bool:
+def _update(job: Job) -> bool:
     """Step the optimizer unless something is not finite; whether it was skipped. The reduced
     gradients are the same on all ranks, so all decide alike without asking.
     """
     job.scaler.unscale_(job.optimizer)
-    good = math.isfinite(_norm(job)) and finite
+    good = math.isfinite(_norm(job))
     if good:
         job.scaler.step(job.optimizer)
     if job.scaler.is_enabled():

@@ -39,7 +39,13 @@ log = logging.getLogger(__name__)
 
 def create_app(service: Service, *, body_limit: int = BODY_LIMIT) -> FastAPI:
     """The application around a service. ``body_limit`` is in bytes."""
-    app = FastAPI(title="Muster", docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+    app = FastAPI(
+        title="Muster",
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
     verbs = Verbs(service, body_limit)
     for name, answer in verbs.answers.items():
         app.add_route(f"/{name}", partial(verbs.handle, name, answer), methods=["POST"])

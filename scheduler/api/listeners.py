@@ -28,7 +28,13 @@ def views_only(app: FastAPI) -> FastAPI:
 
     It shares the handlers, so nothing is registered or counted twice.
     """
-    reading = FastAPI(title="Muster, views", docs_url=None, redoc_url=None, openapi_url=None)
+    reading = FastAPI(
+        title="Muster, views",
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
     reading.router.routes = [route for route in app.router.routes if _reads(route)]
     reading.exception_handlers = app.exception_handlers
     return reading

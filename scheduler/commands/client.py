@@ -25,7 +25,7 @@ FINE, NOT_THERE, BAD_USAGE, UNREACHABLE = 0, 1, 2, 3
 
 SERVICE = "muster"
 PORT_NAME = "http"
-PORT = 8085
+PORT = 8086
 POD_LABEL = "app.kubernetes.io/name=muster"
 KUBECONFIG = "~/.kube/config"
 
@@ -228,13 +228,13 @@ class ThroughApiServer:
         said = f"the API server at {self._transport.host} says {reply.status}: {_message(reply)}"
         advice = {
             401: "the kubeconfig's credentials are not valid (any more)",
-            403: f"ask for the verb {verb} on services/proxy and pods/proxy, and list on pods, in "
-            f"namespace {self._home}",
+            403: f"have the Role muster-viewer bound to you in namespace {self._home}, which may "
+            f"{verb} services/proxy there",
         }
         otherwise = (
-            f"see `kubectl -n {self._home} get pods,endpointslices`; if Muster listens on loopback "
-            f"alone, `kubectl -n {self._home} port-forward deployment/muster {PORT}` and "
-            f"--server http://127.0.0.1:{PORT} reach it"
+            f"see `kubectl -n {self._home} get pods,endpointslices,networkpolicies`: Muster may "
+            f"not run, or not let the API server in; `kubectl -n {self._home} port-forward "
+            f"deployment/{SERVICE} {PORT}` and --server http://127.0.0.1:{PORT} go around that"
         )
         return f"{said}; {advice.get(reply.status, otherwise)}"
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler.core import feasibility
-from scheduler.model import Constraints, HostPort, Node, Resources
+from scheduler.model import NO_RESOURCES, Constraints, HostPort, Node, Resources
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -166,13 +166,16 @@ class Ledger:
         room = self._rooms.get(node)
         return room.used if room else {}
 
-    def free(self, name: str) -> dict[str, int]:
-        """Exact free room of a node, never negative: a node may report less than is in use."""
+    def free(self, name: str, back: Resources = NO_RESOURCES) -> dict[str, int]:
+        """Exact free room of a node, never negative: a node may report less than is in use.
+
+        ``back`` is counted as if it were given back.
+        """
         room = self._rooms[name]
         if room.node is None:
             return {}
         return {
-            resource: max(0, amount - room.used.get(resource, 0))
+            resource: max(0, amount - room.used.get(resource, 0) + back.get(resource, 0))
             for resource, amount in room.node.allocatable.items()
         }
 

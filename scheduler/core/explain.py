@@ -85,25 +85,55 @@ def gangs(state: State) -> list[dict[str, Any]]:
 def snapshot_state(state: State) -> dict[str, Any]:
     """Gangs, reservations, free room and bound pods, as the ``state`` op of a replay shows them."""
     names = sorted(node.name for node in state.ledger.nodes())
-    return {
+    given_up = _given_up(state)
+    shown = {
         "gangs": {
             str(key): gang_view(state, gang)
             for key, gang in sorted(state.gangs.items())
             if is_shown(gang)
         },
         "reserved": {name: _reserved(state, name) for name in sorted(state.reserved_on)},
-        "free": {
-            name: {
-                resource: quantity.format(resource, amount)
-                for resource, amount in sorted(state.ledger.free(name).items())
-            }
-            for name in names
-        },
+        "free": {name: _free(state, name, given_up) for name in names},
         "bound": {
             pod.key: pod.node
             for pod in sorted(state.pods.values(), key=lambda pod: pod.key)
             if pod.holds_node
         },
+    }
+    unknown = {name: sorted(uids) for name, uids in sorted(_by_node(state, given_up).items())}
+    return shown | ({"unknown": unknown} if unknown else {})
+
+
+def _given_up(state: State) -> list[str]:
+    """Uids of members whose seats were given back while their Bindings may still land."""
+    uids = {effect.ref.uid for effect in state.open.values() if effect.orphan} | set(state.doubts)
+    return sorted(
+        uid
+        for uid in uids
+        if uid not in state.reservations
+        and not (uid in state.pods and state.pods[uid].holds_node)
+        and state.ledger.where(uid)
+    )
+
+
+def _by_node(state: State, uids: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for uid in uids:
+        name = state.pods[uid].key if uid in state.pods else uid
+        found.setdefault(state.ledger.where(uid) or "", []).append(name)
+    return found
+
+
+def _free(state: State, name: str, given_up: Iterable[str]) -> dict[str, str]:
+    """Free room with reservations subtracted; seats that were given back are free."""
+    back: dict[str, int] = {}
+    claims = state.ledger.claims(name)
+    for claim in (claims[uid] for uid in given_up if uid in claims):
+        for resource, amount in claim.resources.items():
+            back[resource] = back.get(resource, 0) + amount
+    return {
+        resource: quantity.format(resource, amount)
+        for resource, amount in sorted(state.ledger.free(name, back).items())
     }
 
 
@@ -199,6 +229,9 @@ def _what_is_short(state: State, gang: Gang) -> dict[str, Any]:
     if short is None:
         return {}
     found: dict[str, Any] = {"never": short.never, "short_by": dict(short.short_by)}
+    # Said anew, so that the words and the numbers are of the same moment.
+    partly = gang.life.text if gang.life and gang.stage is Stage.BROKEN else ""
+    found["reason"] = f"{partly}; {short.text}".removeprefix("; ")
     if short.level is not None:
         found["level"] = short.level.rpartition("/")[2]
     if short.best_domain is not None:

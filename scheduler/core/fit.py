@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from scheduler.core.seating import Plan
 from scheduler.core.state import State, Turn
 from scheduler.model import GangKey, Pod
 
+_SUFFIX = re.compile(r"~\d+(?=#pod$)")
 MOST_GANGS = 64
 """Gangs that one question may be about: while it is answered, nothing else is planned."""
 
@@ -26,6 +28,9 @@ def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
     them. The keys of the answer are ``fits``, ``never``, ``reason``, ``nodes``, ``domains`` and
     ``short_by``; ``nodes`` and ``domains`` only where it fits.
     """
+    faulty = next((pod for pod in pods if pod.fault), None)
+    if faulty is not None:
+        return _no(f"pod {faulty.key} cannot be used: {faulty.fault}"[:1000], never=True)
     trial, keys = _trial(state, pods)
     if len(keys) > MOST_GANGS:
         text = f"{len(keys)} gangs are more than the {MOST_GANGS} that are tried at once"
@@ -79,7 +84,7 @@ def _where(state: State, gangs: Sequence[Gang], plans: Sequence[Plan]) -> dict[s
     for gang, plan in zip(gangs, plans, strict=True):
         for pod, node in zip(plan.pods, plan.nodes, strict=False):
             nodes[pod.key.rpartition("~")[0]] = node
-        domains[str(gang.key).replace("~0", "")] = explain.domain(state, plan.nodes)
+        domains[_SUFFIX.sub("", str(gang.key))] = explain.domain(state, plan.nodes)
     return {"nodes": dict(sorted(nodes.items())), "domains": dict(sorted(domains.items()))}
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.core import explain, fragmentation
+from scheduler.core import fragmentation
 from scheduler.core.capacity import Bools, Frame
 from scheduler.core.fragmentation import Ask, FreeBy, Largest
 from scheduler.core.gang import Gang, Reason, Stage, Status
 from scheduler.core.state import State
 
-SAMPLE = 2_000
+SAMPLE = 1_000
 """Pods that the current mix is taken from: of more, every second, third, … one."""
 
 KINDS = 32
@@ -116,8 +116,14 @@ def _unplaced(gang: Gang) -> int:
 
 
 def _stages(state: State) -> dict[str, int]:
-    # Counted by identity: an enumeration's own hash and value are slow, and gangs can be many.
-    shown = [gang.stage for gang in state.gangs.values() if explain.is_shown(gang)]
+    """How many gangs are in which state, of those that ``explain.is_shown`` shows."""
+    # Spelled out and counted by identity: gangs of one can be tens of thousands.
+    seated = Status.SEATED
+    shown = [
+        gang.stage
+        for gang in state.gangs.values()
+        if not gang.key.pod or gang.reserved or gang.by_status[seated]
+    ]
     counts = {stage.value: shown.count(stage) for stage in Stage}
     return {name: count for name, count in sorted(counts.items()) if count}
 

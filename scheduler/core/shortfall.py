@@ -42,15 +42,29 @@ def explain(
     where = topology.levels[level] if level is not None else None
     best = topology.domain_path(*no.best_domain) if no.best_domain else None
     fits = min(no.fits_in_best, len(pods))
-    short = _short_by(state, pods[fits:])
+    homeless = _homeless(state, pods)
+    short = _short_by(state, homeless or pods[fits:])
     never = _never(state, pods, None if relaxes else level)
     text = f"{fits} of {len(pods)} placeable"
     if where is not None:
         text += f" in one {where.rpartition('/')[2]}"
+    if homeless:
+        text += f", no usable node for {homeless[0].key}"
+        text += f" and {len(homeless) - 1} more" if len(homeless) > 1 else ""
     if short:
         text += ", short by " + " and ".join(f"{amount} {name}" for name, amount in short)
     text = f"{'never fits' if never else 'no room'}: {text}"
     return Shortage(never, text, where, best, no.fits_in_best, short)
+
+
+def _homeless(state: State, pods: Sequence[Pod]) -> list[Pod]:
+    """Members of kinds that no node may take at all, however much is free.
+
+    Only where other kinds have nodes: if no member has any, counting says it as well.
+    """
+    kinds = {kind_of(pod) for pod in pods}
+    closed = {kind for kind in kinds if not state.ledger.mask(kind.constraints).any()}
+    return [pod for pod in pods if kind_of(pod) in closed] if closed != kinds else []
 
 
 def _short_by(state: State, unplaced: Sequence[Pod]) -> tuple[tuple[str, int], ...]:

@@ -98,13 +98,12 @@ def test_the_pod_keeps_to_the_restricted_standard_of_its_namespace(
 def _accepted(client: Client, pod: Object) -> bool:
     """The API server reads priority classes from a cache of its own."""
     try:
-        return (
-            apply(client, pod, dryRun="All")["spec"]["priority"] == _one("PriorityClass")["value"]
-        )
+        found = apply(client, pod, dryRun="All")["spec"]["priority"]
     except ApiError as error:
         if "no PriorityClass" in error.message:
             return False
         raise
+    return bool(found == _one("PriorityClass")["value"])
 
 
 def _refusal(client: Client, pod: Object) -> str:

@@ -8,6 +8,7 @@ accepted.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -52,13 +53,9 @@ def client(control_plane: Cluster) -> Iterator[Client]:
         spec = definition["spec"]
         version = next(item["name"] for item in spec["versions"] if item["served"])
         kind = {"apiVersion": f"{spec['group']}/{version}", "kind": spec["names"]["kind"]}
-        wait_until(lambda kind=kind: _is_served(client, kind), 60, what=f"{kind} is served")
+        wait_until(partial(served, client, kind), 60, what=f"{kind} is served")
     yield client
     client.close()
-
-
-def _is_served(client: Client, kind: Object) -> bool:
-    return served(client, kind)
 
 
 @pytest.mark.parametrize("item", [*ITEMS, *MONITORING])
@@ -70,6 +67,7 @@ def test_the_api_server_accepts_it(client: Client, namespace: str, item: Object)
     # A definition may be known before its objects can be written.
     applied = wait_until(lambda: _applied(client, wanted), 60, what="it can be written")
 
+    assert applied is not None
     assert applied["metadata"]["name"] == item["metadata"]["name"]
 
 

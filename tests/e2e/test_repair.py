@@ -17,7 +17,7 @@ from tests.e2e.controlplane.watch import PodRecorder
 from tests.e2e.gangs import Placed, gang_job, gang_pods, placed, rack_of, racks, scheduled_message
 from tests.e2e.muster import MusterProcess, start_muster_scheduler
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "kubelet")]
 
 REQUIRED = {"topology_required": "rack"}
 
@@ -71,7 +71,8 @@ def wait_waiting(client: Client, namespace: str, name: str, words: str = "") -> 
         message = scheduled_message(client.get("Pod", name, namespace))
         return bool(message) and words in message
 
-    wait_until(told, 60, what=f"{name} waits because of {words!r}")
+    # What is told of a gang changes once a minute at most.
+    wait_until(told, 90, what=f"{name} waits because of {words!r}")
     assert node_of(client, namespace, name) == ""
 
 
@@ -93,11 +94,18 @@ def start_gang(client: Client, namespace: str, members: int) -> dict[int, Placed
     return {member.index: member for member in placed(client, namespace, "a-")}
 
 
-def fill(client: Client, namespace: str, pods: int) -> None:
-    """Take what is left with pods of 8 GPUs."""
-    names = [f"full-{number}" for number in range(pods)]
+def start_gang_and_filler(client: Client, namespace: str) -> Placed:
+    """All nodes are taken, three by a gang; a filler of equal priority waits. The gang's member 1.
+
+    The filler has waited for longer than any replacement of a member will have.
+    """
+    members = start_gang(client, namespace, 3)
+    names = [f"full-{number}" for number in range(3)]
     client.create_all(pod(name, namespace, gpus=8, scheduler="muster") for name in names)
     wait_bound(client, namespace, *names)
+    client.create(pod("filler", namespace, gpus=8, scheduler="muster"))
+    wait_waiting(client, namespace, "filler")
+    return members[1]
 
 
 def drain(client: Client, namespace: str, member: Placed) -> None:
@@ -111,65 +119,53 @@ def replacement(namespace: str, index: int, members: int) -> Object:
     return gang_pods("a", namespace, [index], 8, least=members, options=REQUIRED)[0]
 
 
+@pytest.mark.parametrize("muster", [{"MUSTER_SET_GRACE_S": "300"}], indirect=True, ids=["5m"])
 @pytest.mark.parametrize("replaced", ["before the node is back", "after the node is back"])
 def test_a_gang_gets_its_seat_back_after_a_drain(
     client: Client,
     namespace: str,
     muster: MusterProcess,
-    scheduler: Scheduler,
-    kubelet: FakeKubelet,
     replaced: str,
 ) -> None:
     """A filler of equal priority has waited longer, but the seat is the gang's, and its rank."""
-    before = start_gang(client, namespace, 3)
-    fill(client, namespace, 3)
-    client.create(pod("filler", namespace, gpus=8, scheduler="muster"))
-    wait_waiting(client, namespace, "filler")
-
-    drain(client, namespace, before[1])
+    before = start_gang_and_filler(client, namespace)
+    drain(client, namespace, before)
     if replaced == "before the node is back":
         client.create(replacement(namespace, 1, 3))
         wait_waiting(client, namespace, "a-1")
-        cordon(client, before[1].node, on=False)
+        cordon(client, before.node, on=False)
     else:
-        cordon(client, before[1].node, on=False)
+        cordon(client, before.node, on=False)
         wait_waiting(client, namespace, "filler", "capacity is kept for gang")
         client.create(replacement(namespace, 1, 3))
     wait_bound(client, namespace, "a-1")
 
     after = {member.index: member for member in placed(client, namespace, "a-")}
-    assert after[1].node == before[1].node
-    assert after[1].hint["rank"] == before[1].hint["rank"]
+    assert after[1].node == before.node
+    assert after[1].hint["rank"] == before.hint["rank"]
     assert node_of(client, namespace, "filler") == ""
     client.delete("Pod", "full-0", namespace)
     wait_bound(client, namespace, "filler")
 
 
-@pytest.mark.parametrize("muster", [{"MUSTER_SET_GRACE_S": "3"}], indirect=True, ids=["grace=3s"])
+@pytest.mark.parametrize("muster", [{"MUSTER_SET_GRACE_S": "3"}], indirect=True, ids=["3s"])
 def test_a_seat_is_not_kept_for_ever(
     client: Client,
     namespace: str,
     muster: MusterProcess,
-    scheduler: Scheduler,
-    kubelet: FakeKubelet,
 ) -> None:
     """When the grace is over and no replacement has come, the filler gets the node."""
-    before = start_gang(client, namespace, 3)
-    fill(client, namespace, 3)
-    client.create(pod("filler", namespace, gpus=8, scheduler="muster"))
-    wait_waiting(client, namespace, "filler")
-    drain(client, namespace, before[1])
-    cordon(client, before[1].node, on=False)
+    before = start_gang_and_filler(client, namespace)
+    drain(client, namespace, before)
+    cordon(client, before.node, on=False)
     wait_bound(client, namespace, "filler")
-    assert node_of(client, namespace, "filler") == before[1].node
+    assert node_of(client, namespace, "filler") == before.node
 
 
 def test_a_node_that_loses_gpus_disturbs_nobody_and_takes_nothing_new(
     client: Client,
     namespace: str,
     muster: MusterProcess,
-    scheduler: Scheduler,
-    kubelet: FakeKubelet,
 ) -> None:
     """Six of eight GPUs are left under a member that has all eight; the CPUs go on being used."""
     hurt = start_gang(client, namespace, 2)[0].node
@@ -204,7 +200,6 @@ def test_members_of_a_lost_node_are_replaced_in_their_rack(
     client: Client,
     namespace: str,
     muster: MusterProcess,
-    scheduler: Scheduler,
     kubelet: FakeKubelet,
 ) -> None:
     """Its node is deleted, its kubelet is silent: evicted, made anew by its Job, kept in the rack.
@@ -255,7 +250,6 @@ def test_pods_of_the_stock_scheduler_count(
     client: Client,
     namespace: str,
     muster: MusterProcess,
-    scheduler: Scheduler,
     stock_scheduler: Scheduler | None,
 ) -> None:
     """Both schedulers work on the same nodes: what one has taken the other does not give."""

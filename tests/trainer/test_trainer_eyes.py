@@ -117,31 +117,32 @@ class TestStragglers:
             sum(range(1000))
         assert pace.own > before >= pace.data > 0 == pace.shared
 
-    def test_a_slow_rank_is_told_from_those_that_wait_for_it(self, tmp_path: Path) -> None:
+    def test_a_rank_that_is_slow_three_times_running_is_called_a_straggler(
+        self, tmp_path: Path
+    ) -> None:
         lines = tmp_path / "lines.jsonl"
-        changes = {"jsonl": lines, "log_every": 10, "steps": 20}
-        run_world(tmp_path, environments([1, 1]), run_slowly, changes)
-        last = json.loads(lines.read_text().splitlines()[-1])
-        assert last["stragglers"] == [1]
-        assert last["straggler_scores"][0] == 1.0
-        assert last["straggler_scores"][1] < 0.5
+        changes = {"jsonl": lines, "log_every": 10, "steps": 30}
+        run_world(tmp_path, environments([1, 1]), run_at_a_known_pace, changes, [1.0, 4.0])
+        found = [json.loads(line) for line in lines.read_text().splitlines()]
+        assert [line["straggler_scores"] for line in found] == [[1.0, 0.25]] * 3
+        assert [line["stragglers"] for line in found] == [[], [], [1]]
+
+    def test_ranks_tell_each_other_how_long_they_took(self, tmp_path: Path) -> None:
+        assert run_world(tmp_path, environments([1, 1, 1]), tell_pace) == [[1.0, 2.0, 3.0]] * 3
 
 
-def run_slowly(process: Process, changes: dict[str, Any]) -> Any:
-    """Rank 1 takes its samples many times over."""
-    from trainer.data import GlobalSampler
+def run_at_a_known_pace(process: Process, changes: dict[str, Any], own: list[float]) -> Any:
+    from trainer import pace
 
-    take = GlobalSampler.next
-
-    def slow(self: GlobalSampler, rank: int, world_size: int) -> Any:
-        for _ in range(300):
-            take(self, rank, world_size)
-            self.consumed -= self.global_batch
-        return take(self, rank, world_size)
-
-    if process.rank == 1:
-        GlobalSampler.next = slow  # type: ignore[method-assign]
+    pace.exchanged = lambda _own, _size: own
     return run(process, changes)
+
+
+def tell_pace(process: Process) -> list[float]:
+    from trainer.pace import exchanged
+
+    ranks = process.join_world()
+    return exchanged(ranks.rank + 1.0, ranks.world_size)
 
 
 class TestTheCurve:

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -203,3 +204,44 @@ def test_a_launcher_that_waits_for_others_leaves_on_sigterm(start: Any) -> None:
             pod.process.send_signal(signal.SIGTERM)
             assert pod.ends() == 143
     assert "SIGTERM before any worker ran" in pod.err
+
+
+def test_a_pod_s_health_and_metrics_are_served_while_its_workers_train(start: Any) -> None:
+    port = free_port()
+    pod = start(
+        "launch", "--metrics-port", str(port), "--nproc-per-node", "1", "--", "-m", "trainer",
+        "train", "--steps", "1000000",
+    )  # fmt: skip
+    pod.says("step 25/")
+
+    def metrics() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            return answer.read().decode()
+
+    wait_until(lambda: 'muster_train_loss{rank="0"}' in metrics(), "the worker's metrics")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
+        assert answer.read() == b"ok\n"
+    pod.process.send_signal(signal.SIGTERM)
+    assert pod.ends() == 143
+
+
+def test_a_first_pod_whose_name_is_wrong_ends_the_others_with_a_code_that_is_retried(
+    start: Any,
+) -> None:
+    pod = start(
+        "launch", "--reach-timeout", "1", "--", "script.py",
+        NNODES="2", NODE_RANK="1", MASTER_ADDR="nowhere.invalid", MASTER_PORT="29400",
+    )  # fmt: skip
+    assert pod.ends() == 138
+    assert "could not be reached at nowhere.invalid:29400 within 1." in pod.err
+
+
+def test_a_port_that_is_taken_is_found_out_before_anybody_waits(start: Any) -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        pod = start(
+            "launch", "--", "script.py",
+            NNODES="2", NODE_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+        )  # fmt: skip
+        assert pod.ends() == 138
+    assert f"port {port} of this pod is taken" in pod.err

@@ -117,6 +117,17 @@ def test_no_metric_is_told_twice(views: httpx.Client) -> None:
     assert len(samples) == len(set(samples))
 
 
+def test_a_stream_is_shown_there_too_and_ends_with_the_server(service: Service) -> None:
+    with ServerThread(create_app(service), views=Address("127.0.0.1", 0)) as server:
+        url = f"{server.views_url}/v1/events"
+        with httpx.stream("GET", url, timeout=PATIENCE_S) as stream:
+            lines = stream.iter_lines()
+            assert next(line for line in lines if line.startswith("event:")) == "event: ready"
+            server.stop(PATIENCE_S)
+            assert "event: never" not in list(lines), "the stream has an end"
+        assert not server.alive
+
+
 def test_without_a_second_address_there_is_none(service: Service) -> None:
     with ServerThread(create_app(service)) as server:
         assert server.views_url == ""

@@ -142,6 +142,7 @@ def test_the_service_leads_to_the_views_alone() -> None:
     service, labels = one("Service"), pod_template()["metadata"]["labels"]
 
     assert service["spec"]["selector"].items() <= labels.items()
+    assert service["spec"]["publishNotReadyAddresses"] is True, "who is not ready says why"
     assert [(port["name"], port["targetPort"]) for port in service["spec"]["ports"]] == [
         ("http", "http")
     ]

@@ -1,7 +1,7 @@
 """One Chromium for all tests of the page.
 
-Without one they fail, for a page that nobody looked at is not tested; MUSTER_PAGE=skip leaves them
-out, which the end of the run then says.
+Without one they are left out, which the end of the run says; in CI they fail, for nobody would look
+at the page otherwise. MUSTER_PAGE=skip leaves them out everywhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def chromium() -> Iterator[Chromium]:
         pytest.skip("MUSTER_PAGE=skip: the page was not tested in a browser")
     binary = path()
     if binary is None:
-        pytest.fail(MISSING)
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(MISSING)
     with browser(binary) as made:
         yield made
 

@@ -210,7 +210,7 @@ class ApiServer:
             return _status(403, 'services "muster:http" is forbidden')
         if path.startswith(home + "pods?"):
             return 200, json.dumps({"items": self._pods()}).encode()
-        ways = {"service": "services/muster:http/proxy", "pod": "pods/muster-1:8085/proxy"}
+        ways = {"service": "services/muster:http/proxy", "pod": "pods/muster-1:8086/proxy"}
         way = home + ways.get(self.mode, "none")
         if self.mode == "no-endpoints":
             return _status(503, 'no endpoints available for service "muster:http"')

@@ -71,15 +71,15 @@ def test_without_a_service_a_ready_pod_is_asked(
 
     assert ran.status == 0
     posts = [path for method, path, _ in api.asked if method == "POST"]
-    assert posts[-1] == "/api/v1/namespaces/muster-system/pods/muster-1:8085/proxy/v1/fit"
+    assert posts[-1] == "/api/v1/namespaces/muster-system/pods/muster-1:8086/proxy/v1/fit"
 
 
 @pytest.mark.parametrize(
     ("mode", "advice"),
     [
         ("nothing", "neither a Service muster nor a ready pod"),
-        ("forbidden", "ask for the verb get on services/proxy"),
-        ("no-endpoints", "kubectl -n muster-system get pods"),
+        ("forbidden", "have the Role muster-viewer bound to you in namespace muster-system"),
+        ("no-endpoints", "kubectl -n muster-system get pods,endpointslices"),
     ],
 )
 def test_what_stands_in_the_way_is_said_with_what_to_do(

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from people_site import Site, muster, site
+
+from scheduler.core import engine, overview
+from scheduler.core.messages import PodSeen
+from scheduler.model import Pod
+from scheduler.settings import Settings
 
 
 def metric(text: str, name: str) -> float:
@@ -32,6 +38,15 @@ def test_status_says_what_there_is_and_ends_with_0(here: Site) -> None:
     )
     assert ran.line("gangs") == "1 queued, 2 running"
     assert ran.line("waiting") == "1 gang with 9 pods, the longest for 90s"
+
+
+def test_gangs_are_counted_as_they_are_listed(here: Site) -> None:
+    here.gang("runs", 2, 8)
+    here.pod("t/alone", gpu=8)
+    here.pod("t/large", gpu=9)
+    here.pod("t/half-0", gpu=8, gang="half", min=2)
+    listed = Counter(gang["state"] for gang in here.get("/v1/gangs")["gangs"])
+    assert here.get("/v1/status")["gangs"] == dict(listed) == {"running": 2, "forming": 1}
 
 
 def test_status_of_a_service_that_does_not_know_the_cluster_yet_ends_with_1() -> None:
@@ -132,6 +147,20 @@ def test_a_gang_that_binds_more_than_its_min_has_started_once(here: Site) -> Non
     assert len(here.binder.bound) == 4
     counts = re.findall(r"^muster_gang_wait_seconds_count.* (\S+)$", text, re.MULTILINE)
     assert sum(map(float, counts)) == 1
+
+
+def test_of_many_pods_the_mix_is_an_even_sample() -> None:
+    state = engine.new_state(Settings())
+    for at in range(2 * overview.SAMPLE + 500):
+        gpus = 8 if at % 4 == 0 else 1
+        pod = Pod("t", f"p{at}", f"u{at}", requests={"nvidia.com/gpu": gpus, "pods": 1})
+        engine.step(state, PodSeen(pod), 0)
+
+    small, whole = overview.current_mix(state)
+
+    assert small.weight + whole.weight <= overview.SAMPLE
+    assert (small.requests["nvidia.com/gpu"], whole.requests["nvidia.com/gpu"]) == (1, 8)
+    assert abs(whole.weight / (small.weight + whole.weight) - 1 / 4) < 0.01
 
 
 def test_the_watchs_lag_is_measured_from_each_bindings_confirmation(here: Site) -> None:
