@@ -21,7 +21,7 @@ _PASSING = "node.kubernetes.io/"
 """Taints with this prefix come and go with a node's condition."""
 
 _NODE_LIMIT = 2**61
-_REQUEST_LIMIT = 2**62
+REQUEST_LIMIT = 2**62
 # Sums are exact integers of any size; the arrays hold 64 bits. A node is cut off below the largest
 # request, so that "too big" never wraps around into "fits".
 
@@ -63,7 +63,7 @@ class Frame:
             at = [self.column[name] for name in requests]
         except KeyError:
             return None
-        amounts = [min(value, _REQUEST_LIMIT) for value in requests.values()]
+        amounts = [min(value, REQUEST_LIMIT) for value in requests.values()]
         return at, np.array(amounts, dtype=np.int64)
 
     def total(self, table: Ints, wanted: Callable[[str], bool]) -> Ints:

@@ -228,7 +228,7 @@ def _what_is_short(state: State, gang: Gang) -> dict[str, Any]:
     short = planning.shortage(state, gang)
     if short is None:
         return {}
-    found: dict[str, Any] = {"never": short.never, "short_by": dict(short.short_by)}
+    found: dict[str, Any] = {"never": short.never, "short_by": amounts(state, short.short_by)}
     # Said anew, so that the words and the numbers are of the same moment.
     partly = gang.life.text if gang.life and gang.stage is Stage.BROKEN else ""
     found["reason"] = f"{partly}; {short.text}".removeprefix("; ")
@@ -241,6 +241,14 @@ def _what_is_short(state: State, gang: Gang) -> dict[str, Any]:
     if not short.never:
         found["blocked_by"] = _blockers(state, gang)
     return {key: value for key, value in found.items() if value not in ({}, [])}
+
+
+def amounts(state: State, amounts: Iterable[tuple[str, int]]) -> dict[str, int | str]:
+    """Amounts for people: accelerators as numbers, others as quantities."""
+    return {
+        name: amount if state.is_accelerator(name) else quantity.format(name, amount)
+        for name, amount in amounts
+    }
 
 
 def _blockers(state: State, gang: Gang) -> list[str]:

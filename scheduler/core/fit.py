@@ -92,7 +92,9 @@ def _why_not(state: State, gangs: Sequence[Gang], refusal: Refusal) -> dict[str,
     for gang in gangs:
         short = planning.shortage(state, gang)
         if short is not None:
-            return _no(short.text, never=short.never) | {"short_by": dict(short.short_by)}
+            return _no(short.text, never=short.never) | {
+                "short_by": explain.amounts(state, short.short_by)
+            }
     return _no(refusal.text, never=False)
 
 

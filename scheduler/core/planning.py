@@ -153,8 +153,7 @@ def _place(state: State, gang: Gang, pods: Sequence[Pod]) -> Plan | Shortage:
         if isinstance(taken, Plan):
             lower_gangs = in_the_way(state, lower, taken.nodes)
             return replace(_without_ghosts(taken, pods), taken=lower_gangs)
-    relaxes = options is not None and options.relax_after is not None
-    return explain(state, pods, level, outcome, relaxes=relaxes)
+    return explain(state, gang, pods, level, outcome)
 
 
 def _ghosts(gang: Gang, pods: Sequence[Pod]) -> list[Pod]:

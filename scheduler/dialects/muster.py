@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
+from scheduler.core.quoting import quoted
 from scheduler.dialects import values
 from scheduler.dialects.fields import Fault, Json
 from scheduler.dialects.source import Found, PodSource
@@ -37,6 +39,12 @@ _OPTIONS: dict[str, tuple[str, Callable[[object], Any]]] = {
     "start": ("start", values.start),
 }
 """Key without prefix -> field of Options and the reader of its value."""
+
+
+_OTHERS = frozenset({"gang", "index", "hint", "woken", "gpu-topology", "gpus-in-use"})
+"""Own keys that are no options."""
+_LIKE = 0.8
+"""How alike an unknown key must be to a known one to count as misspelt; 1 is equal."""
 
 
 def read_pod(source: PodSource) -> Found:
@@ -76,7 +84,7 @@ def _ours(keys: Json) -> dict[str, object]:
         if type(key) is str
         and key.startswith(PREFIX)
         and value is not None
-        and key[_PREFIX_LENGTH:] in _OPTIONS
+        and key[_PREFIX_LENGTH:] not in _OTHERS
     }
 
 
@@ -95,7 +103,20 @@ def _read(stated: Mapping[str, object]) -> Options | Fault:
         found[field] = answer = read(value)
         if isinstance(answer, Fault):
             faults.append(_named(PREFIX + key, answer).reason)
+    faults += [text for key in stated if (text := _misspelt(key[_PREFIX_LENGTH:]))]
     return Fault("; ".join(faults)) if faults else _consistent(Options(**found))
+
+
+def _misspelt(name: str) -> str:
+    """What an unknown key is most likely meant to be; "" if it is known, or like none.
+
+    Taken for nothing, ``min-avialable`` would start half a gang. Keys that are like none of ours
+    are left to whoever wrote them.
+    """
+    if name in _OPTIONS:
+        return ""
+    like = get_close_matches(name, (*_OPTIONS, *_OTHERS), 1, _LIKE)
+    return f"{quoted(PREFIX + name)} is not known; {PREFIX}{like[0]} is" if like else ""
 
 
 def _named(key: str, fault: Fault) -> Fault:

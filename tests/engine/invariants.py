@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from .trial import Trial
 
 
+SAMPLED = 12
+"""Every so many events it is asked whether somebody waits who could start; that takes a copy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """What is compared before and after an event."""
@@ -117,6 +121,8 @@ def check(
         trial.harmed.update(state.gangs)
     _note_takeovers(trial, before)
     trial.harmed.intersection_update({trial.gang_of(pod) for pod in trial.pods.values()})
+    if not trial.listing and len(trial.steps) % SAMPLED == 0:
+        nobody_is_forgotten(state, trial.now)
 
 
 # ── I1, I3 ──

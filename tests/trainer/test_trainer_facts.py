@@ -162,6 +162,16 @@ class TestInterfaces:
         )["set"]
         assert chosen["GLOO_SOCKET_IFNAME"] == "eth0"
 
+    def test_a_gang_on_one_machine_is_left_to_find_its_own_way(self, env: Any) -> None:
+        world = WORLD | {"PET_MASTER_ADDR": "127.0.0.1", "PET_NODE_RANK": "0"}
+        found = env(variables=world, route_to_master="lo")
+        assert not {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"} & found["set"].keys()
+        assert found["warnings"] == []
+
+    def test_a_route_by_an_interface_that_is_down_is_not_believed(self, env: Any) -> None:
+        found = env(interfaces=[LO, ETH0 | {"up": False}, STORAGE])
+        assert found["set"]["GLOO_SOCKET_IFNAME"] == "eth1"
+
     def test_several_are_not_guessed_from(self, env: Any) -> None:
         found = env(variables=WORLD | {"PET_MASTER_ADDR": "head"}, route_to_master=None)
         assert "GLOO_SOCKET_IFNAME" not in found["set"]

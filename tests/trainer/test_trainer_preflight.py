@@ -49,7 +49,8 @@ def worlds(size: int) -> list[dict[str, str]]:
 
 
 def test_a_good_world_is_measured_and_all_ranks_say_the_same(tmp_path: Path) -> None:
-    found = run_world(tmp_path, worlds(3), checked)
+    tolerant = replace(QUICK, min_share=0.0)  # a busy machine is no fault here
+    found = run_world(tmp_path, worlds(3), checked, tolerant)
     assert all(replace(each, seconds=0) == replace(found[0], seconds=0) for each in found)
     assert (found[0].ok, found[0].hosts) == (True, ("pod-0", "pod-1", "pod-2"))
     assert found[0].pairs.keys() >= {"0-1", "0-2"}

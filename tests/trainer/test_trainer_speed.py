@@ -17,11 +17,11 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return train(tmp_path_factory.mktemp("plain"), 2)[0]
 
 
-@pytest.mark.parametrize("micro", [1, 10, 64, 1000])
+@pytest.mark.parametrize("micro", [1, 10])
 def test_accumulated_gradients_are_those_of_the_whole_batch(
     tmp_path: Path, plain: dict[str, Any], micro: int
 ) -> None:
-    """Steps of 128 samples in parts that do or do not divide a rank's 64."""
+    """Steps of 128 samples, in parts that do and do not divide a rank's 64."""
     steps = {"steps": 6} if micro == 1 else {}
     want = train(tmp_path / "whole", 2, **steps)[0] if steps else plain
     report = train(tmp_path / "parts", 2, micro_batch=micro, **steps)[0]

@@ -293,3 +293,10 @@ def test_whatever_the_keys_hold_there_is_a_declaration_or_a_fault(keys: dict[str
         assert found.declaration is not None
         assert found.declaration.name == keys["gang"]
         hash(found.declaration)
+
+
+def test_a_misspelt_own_key_stops_the_pod_and_a_foreign_one_does_not() -> None:
+    wrong = decode.pod(pod("t/a", gpu=1, gang="a", options={"min-avialable": "4"}))
+    assert "muster.scheduler/min-available is" in wrong.fault
+    other = decode.pod(pod("t/a", gpu=1, gang="a", options={"owner-team": "x", "woken": "3"}))
+    assert other.fault == ""
