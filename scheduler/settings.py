@@ -153,7 +153,7 @@ _PAUSES = frozenset(
 
 
 def _seconds(name: str, value: Any) -> float:
-    least = 0.001 if name in _PAUSES else 0.0
+    least = 0.1 if name in _PAUSES else 0.0
     try:
         if isinstance(value, bool):
             raise ValueError

@@ -33,7 +33,9 @@ def demo(
     train: Annotated[
         bool, typer.Option("--train/--no-train", help="Run one placed gang as a real training.")
     ] = True,
-    port: Annotated[int, typer.Option(help="Port of the page and the API; 0 = a free one.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the page and the API; 0 = a free one.")
+    ] = 0,
     hold: Annotated[bool, typer.Option("--hold", help="Keep the page up until Ctrl-C.")] = False,
     out: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("out/demo.svg"),
 ) -> None:
@@ -64,6 +66,8 @@ def _make_folder(out: Path) -> None:
     """Find out before the work whether the picture can be written."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
+        if out.is_dir():
+            raise MusterError(f"cannot write the picture to {out}: it is a folder; choose --out")
         out.touch()
     except OSError as error:
         raise MusterError(f"cannot write the picture to {out}: {error}; choose --out") from error

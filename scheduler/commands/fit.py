@@ -62,7 +62,9 @@ def told(found: Fit) -> list[Text]:
     count = found["pods"]
     pods = f"{count} pod{'' if count == 1 else 's'}"
     if found["fits"]:
-        head = Text("It fits", style="green").append(f": {pods} would start now")
+        starting = len(found.get("nodes") or {})
+        some = f"{starting} of {pods}" if 0 < starting < count else pods
+        head = Text("It fits", style="green").append(f": {some} would start now")
     elif found["never"]:
         head = Text("It never fits", style="bold red").append(f" on these nodes: {pods}")
     else:

@@ -31,10 +31,11 @@ def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
     faulty = next((pod for pod in pods if pod.fault), None)
     if faulty is not None:
         return _no(f"pod {faulty.key} cannot be used: {faulty.fault}"[:1000], never=True)
-    trial, keys = _trial(state, pods)
-    if len(keys) > MOST_GANGS:
-        text = f"{len(keys)} gangs are more than the {MOST_GANGS} that are tried at once"
+    asked = len({roster.gang_key(state, pod) for pod in pods} - {None})
+    if asked > MOST_GANGS:
+        text = f"{asked} gangs are more than the {MOST_GANGS} that are tried at once"
         return _no(text, never=False)
+    trial, keys = _trial(state, pods)
     gangs = [trial.gangs[key] for key in keys]
     incomplete = next((gang for gang in gangs if not can_complete(gang)), None)
     if incomplete is not None:
@@ -42,7 +43,11 @@ def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
     outcome = plan_in_turn(trial, gangs)
     if isinstance(outcome, Refusal):
         return _why_not(trial, gangs, outcome)
-    return {"fits": True, "never": False, "reason": "", **_where(trial, gangs, outcome)}
+    later = sum(len(planning.waiting_pods(trial, gang)) for gang in gangs) - sum(
+        len(plan.pods) for plan in outcome
+    )
+    reason = f"{later} pods beyond the minimum would wait for room" if later else ""
+    return {"fits": True, "never": False, "reason": reason, **_where(trial, gangs, outcome)}
 
 
 def _trial(state: State, pods: Sequence[Pod]) -> tuple[State, list[GangKey]]:

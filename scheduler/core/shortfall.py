@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.core import feasibility, quantity
-from scheduler.core.capacity import REQUEST_LIMIT, Bools, Frame
+from scheduler.core.capacity import REQUEST_LIMIT, Bools, Frame, Ints
 from scheduler.core.gang import Gang
 from scheduler.core.placement import NoRoom
 from scheduler.core.rooming import Kind, home, kind_of
@@ -153,7 +153,30 @@ def _never(state: State, pods: Sequence[Pod], level: int | None) -> bool:
     kinds: dict[Kind, int] = {}
     for pod in pods:
         kinds[kind_of(pod)] = kinds.get(kind_of(pod), 0) + 1
-    return any(_too_much(state, frame, kind, count, level) for kind, count in kinds.items())
+    if any(_too_much(state, frame, kind, count, level) for kind, count in kinds.items()):
+        return True
+    return len(kinds) > 1 and _more_than_all(state, frame, kinds, level)
+
+
+def _more_than_all(state: State, frame: Frame, kinds: dict[Kind, int], level: int | None) -> bool:
+    """Whether all kinds together ask for more of a resource than all nodes, or a domain, have."""
+    wanted = Counter[str]()
+    for kind, count in kinds.items():
+        wanted.update({name: amount * count for name, amount in kind.requests})
+    usable = np.logical_or.reduce([state.ledger.pristine_mask(kind.constraints) for kind in kinds])
+    return any(
+        amount > _most(state, np.where(usable, frame.allocatable[:, frame.column[name]], 0), level)
+        for name, amount in wanted.items()
+    )
+
+
+def _most(state: State, amounts: Ints, level: int | None) -> int:
+    """The sum over all rows, or over the domain of a level that has most."""
+    if level is None:
+        return int(amounts.sum(dtype=object)) if len(amounts) else 0
+    domains = state.topology().fabric.domains[level]
+    sums = [int(amounts[domains == at].sum(dtype=object)) for at in range(domains.max() + 1)]
+    return max(sums, default=0)
 
 
 def _too_much(state: State, frame: Frame, kind: Kind, count: int, level: int | None) -> bool:

@@ -62,3 +62,12 @@ def test_free_accelerators_that_do_not_lie_with_free_cpu() -> None:
     story.pod("t/a", gpu=1, cpu="4", gang="a")
     found = why(story, "t/a")
     assert "does not lie together" in found["reason"]
+
+
+def test_unlike_members_that_ask_for_more_than_all_nodes_have_never_fit() -> None:
+    story = Story()
+    for name in ("n1", "n2"):
+        story.node(name, gpu=8)
+    for index in range(3):
+        story.pod(f"t/a-{index}", gpu=8, cpu=str(index + 1), gang="a", min=3)
+    assert why(story, "t/a")["never"] is True

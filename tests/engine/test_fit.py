@@ -68,3 +68,11 @@ def test_an_incomplete_gang_is_told_how_many_pods_are_missing() -> None:
 def test_plain_pods_always_fit() -> None:
     answer = fit.would_fit(cluster("n1"), [decode.pod(pod("t/plain"))])
     assert answer["fits"] is True
+
+
+def test_where_only_the_minimum_fits_the_rest_is_said_to_wait() -> None:
+    pods = [decode.pod(pod(f"t/a-{at}", gpu=8, gang="a", min=2)) for at in range(5)]
+    answer = fit.would_fit(cluster("n1", "n2", "n3"), pods)
+    assert answer["fits"] is True
+    assert len(answer["nodes"]) == 2
+    assert answer["reason"] == "3 pods beyond the minimum would wait for room"
