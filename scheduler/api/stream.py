@@ -86,8 +86,11 @@ class Streams:
         self._pump: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def handle(self, _request: Request) -> Response:
+    async def handle(self, request: Request) -> Response:
         """A stream, or 503 if there are too many."""
+        if request.method == "HEAD":
+            # A stream without a body would hold its place for ever.
+            return Response(headers=_HEADERS, media_type="text/event-stream")
         if self._closed or len(self._clients) >= CLIENTS:
             error = f"there are {len(self._clients)} streams already; ask /v1/status instead"
             body = msgspec.json.encode({"error": error})

@@ -153,7 +153,7 @@ def _json(value: Mapping[str, Any], code: int = 200) -> Response:
 
 
 def _no_gang(key: str) -> Response:
-    return _json({"error": f"there is no gang {key}; /v1/gangs lists all"}, 404)
+    return _json({"error": f"there is no gang {key}; muster gangs and /v1/gangs list all"}, 404)
 
 
 def _busy(_request: Request, error: Exception) -> Response:

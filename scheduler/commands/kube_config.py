@@ -22,7 +22,11 @@ TEMPLATE = """\
 # behind them. Where flags cannot be set, put a scheduling gate on gang pods at admission instead.
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-{client}leaderElection:
+clientConnection:{client}
+  # The default of 50 requests a second delays the conditions and Events of pods that wait.
+  qps: 500
+  burst: 1000
+leaderElection:
   leaderElect: {elect}{lease}
 # A held pod is looked at again at least this often. Burst starts need no wake-up; a nominated pod
 # waits for the rest of its back-off, so this is a compromise between that and idle calls.
@@ -116,7 +120,7 @@ def render(
     name, plain = names
     if name == plain:
         raise SettingsError(f"both profiles have the schedulerName {name!r}; give one another name")
-    client = f"clientConnection:\n  kubeconfig: {_quoted(kubeconfig)}\n" if kubeconfig else ""
+    client = f"\n  kubeconfig: {_quoted(kubeconfig)}" if kubeconfig else ""
     resource = _quoted(f"{name}-kube-scheduler")
     return TEMPLATE.format(
         name=_quoted(name),

@@ -101,7 +101,7 @@ def test_an_error_of_muster_is_not_taken_for_one_of_the_way(
 
     assert (ran.status, ran.err) == (
         1,
-        "muster why: there is no gang t/nobody; /v1/gangs lists all\n",
+        "muster why: there is no gang t/nobody; muster gangs and /v1/gangs list all\n",
     )
 
 

@@ -169,7 +169,7 @@ def test_who_is_not_there_is_said_and_ends_with_1(idle: Site) -> None:
     ran = muster("why", "t/nobody", "--server", idle.url)
 
     assert (ran.status, ran.out) == (1, "")
-    assert ran.err == "muster why: there is no gang t/nobody; /v1/gangs lists all\n"
+    assert ran.err == "muster why: there is no gang t/nobody; muster gangs and /v1/gangs list all\n"
 
 
 @pytest.mark.parametrize("name", ["", "/", "a/", "/a", "a/b/c"])
