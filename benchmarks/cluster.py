@@ -59,6 +59,7 @@ class Plan:
     repeats: int
     churn_s: float
     deadline_s: float
+    patience_s: float = 0.0
     kubeconfig: Path | None = None
 
     @property
@@ -82,6 +83,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--repeats", type=_count, help="of each arm and load; 3")
     add("--churn-seconds", type=float, default=20.0, help="how long pods come in one churn; 20")
     add("--deadline", type=float, default=300.0, help="seconds for a load to be bound; 300")
+    add("--patience", type=float, default=0.0, help="seconds to wait for others to be quiet; 0")
     add("--again", type=Path, help="report the samples in this file again, without measuring")
     return parser.parse_args(words)
 
@@ -96,6 +98,7 @@ def plan_of(chosen: argparse.Namespace) -> Plan:
         repeats=chosen.repeats or (1 if quick else 3),
         churn_s=5.0 if quick else chosen.churn_seconds,
         deadline_s=chosen.deadline,
+        patience_s=chosen.patience,
         kubeconfig=chosen.kubeconfig,
     )
 
@@ -142,7 +145,7 @@ def samples(plan: Plan, progress: Progress) -> Iterator[Sample]:
     for nodes in plan.nodes:
         progress.update(task, description=f"{nodes:,} nodes are created")
         with plane(nodes, plan.kubeconfig) as made, sender(made.cluster.kubeconfig) as client:
-            bench = Bench(made, client, places(nodes), plan.deadline_s)
+            bench = Bench(made, client, places(nodes), plan.deadline_s, plan.patience_s)
             for repeat in range(plan.repeats):
                 for arm in rotated(_possible(plan, made, progress), repeat):
                     yield from _arm(bench, plan, arm, repeat, progress)
@@ -207,7 +210,8 @@ def measured(plan: Plan) -> tuple[list[Sample], dict[str, Any]]:
 
 
 def _short(sample: Sample) -> str:
-    return f"{sample.middle_s:.2f} s, {sample.bound} of {sample.pods} bound"
+    bound = f"{sample.bound} of {sample.pods} bound"
+    return f"{sample.middle_s:.2f} s, {bound}, others took {sample.others_cpu} CPUs"
 
 
 def stored(file: Path) -> tuple[list[Sample], dict[str, Any]]:

@@ -52,6 +52,21 @@ def forget_peak(pid: int) -> None:
         (_PROC / str(pid) / "clear_refs").write_text("5", encoding="utf-8")
 
 
+def machine_s() -> float:
+    """CPU seconds that the whole machine has been busy; 0 where that cannot be told."""
+    try:
+        first, *_ = (_PROC / "stat").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0.0
+    return busy_ticks(first) / _TICKS
+
+
+def busy_ticks(line: str) -> int:
+    """Ticks in the first line of /proc/stat in which a CPU neither idled nor waited for a disk."""
+    user, nice, system, _idle, _wait, *others = map(int, line.split()[1:9])
+    return user + nice + system + sum(others)
+
+
 class Usage:
     """CPU seconds and peak memory of named processes from its making on."""
 
@@ -59,7 +74,17 @@ class Usage:
         self._pids = dict(pids)
         for pid in self._pids.values():
             forget_peak(pid)
+        self._began, self._machine = time.monotonic(), machine_s()
         self._begin = {name: cpu_s(pid) for name, pid in self._pids.items()}
+
+    def others(self) -> float:
+        """CPUs that were taken by what is not named here: 0.5 is half a CPU all the time.
+
+        The kernel's own work for the named processes counts as theirs only in part, so that a few
+        per cent are always left.
+        """
+        busy = machine_s() - self._machine - sum(self.cpu_s().values())
+        return round(max(0.0, busy) / max(1e-3, time.monotonic() - self._began), 2)
 
     def cpu_s(self) -> dict[str, float]:
         """CPU seconds since then."""
@@ -85,6 +110,17 @@ def settle(
         time.monotonic,
         deadline_s,
     )
+
+
+def quiet(
+    pids: Mapping[str, int], patience_s: float, *, share: float = 0.15, window_s: float = 1.0
+) -> bool:
+    """Wait until all but these processes use less than ``share`` of a CPU; False if they do not."""
+
+    def others() -> float:
+        return machine_s() - sum(map(cpu_s, pids.values()))
+
+    return calm(others, share * window_s, window_s, time.monotonic, patience_s)
 
 
 def calm(

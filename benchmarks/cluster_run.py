@@ -15,7 +15,7 @@ from benchmarks.cluster_fleet import NODE_GPUS, Place, domains, fewest, node_nam
 from benchmarks.cluster_loads import MEMBER_GPUS, Arrival, Load
 from benchmarks.cluster_measures import GangTimes
 from benchmarks.cluster_plane import Plane, Running
-from benchmarks.cluster_processes import Usage, settle
+from benchmarks.cluster_processes import Usage, quiet, settle
 from benchmarks.cluster_samples import GangResult, Sample
 from benchmarks.cluster_timeline import Timeline
 
@@ -30,6 +30,8 @@ class Bench:
     sender: Sender
     where: Mapping[str, Place]
     deadline_s: float
+    patience_s: float = 0.0
+    """How long to wait before each measurement for others on this machine to be quiet."""
 
     def pids(self) -> dict[str, int]:
         """The cluster's processes, the client that creates pods, and this one, which watches."""
@@ -45,6 +47,7 @@ def measure(bench: Bench, running: Running, arm: Arm, load: Load, repeat: int) -
     kubelet = plane.kubelet() if load.is_churn else nullcontext()
     with kubelet, Timeline(plane.client, plane.namespace) as timeline:
         settle(bench.pids())
+        quiet(bench.pids(), bench.patience_s)
         usage, before = Usage(bench.pids()), (running.filter_calls(), running.cycles())
         bench.sender.begin(batch)
         if arm.raw:
@@ -128,6 +131,7 @@ def _sample(
         creating_s=max(pod.created for pod in seen) - first,
         filter_calls=after[0] - before[0],
         cycles=after[1] - before[1],
+        others_cpu=usage.others(),
         cpu_s=usage.cpu_s(),
         peak_mb=usage.peak_mb(),
     )

@@ -49,6 +49,8 @@ class Sample:
     """From the first pod created to the last one created."""
     filter_calls: int
     cycles: int
+    others_cpu: float = 0.0
+    """CPUs that were busy with something else."""
     cpu_s: Mapping[str, float] = field(default_factory=dict)
     peak_mb: Mapping[str, int] = field(default_factory=dict)
 
@@ -92,6 +94,7 @@ def row(repeats: Sequence[Sample]) -> Row:
         "beyond_pod_s": largest(sum(g.beyond_pod_s for g in sample.gangs) for sample in repeats),
         "filter_calls": _count(sample.filter_calls for sample in repeats),
         "cycles": _count(sample.cycles for sample in repeats),
+        "others_cpu": largest(sample.others_cpu for sample in repeats),
         "cpu_s": _by_name(middle, [sample.cpu_s for sample in repeats]),
         "rss_mb": _by_name(largest, [sample.peak_mb for sample in repeats]),
         "unbound": sum(sample.pods - sample.bound for sample in repeats),

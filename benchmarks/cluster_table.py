@@ -24,6 +24,7 @@ _HEADS = (
     "filter calls",
     "CPU s: API server, etcd, scheduler, Muster",
     "peak MB: scheduler, Muster",
+    "others' CPUs",
 )
 
 
@@ -71,6 +72,7 @@ def _cells(row: Row) -> list[str]:
         number(row["filter_calls"]),
         ", ".join(number(cpu.get(name)) for name in used),
         ", ".join(number(peak.get(name)) for name in used[2:]),
+        number(row["others_cpu"]),
     ]
 
 

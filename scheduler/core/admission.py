@@ -23,12 +23,13 @@ def plan(turn: Turn, fresh: Sequence[GangKey]) -> bool:
     All that wait are tried where room may have come free since the last time, else the fresh.
     """
     state = turn.state
-    everyone = state.planned_at != state.gains
-    state.planned_at = state.gains
-    keys = state.wanting if everyone else [key for key in fresh if key in state.wanting]
-    if everyone or any(state.gangs[key].stage is Stage.QUEUED for key in keys):
+    touched = [key for key in fresh if key in state.wanting]
+    if state.planned_at != state.gains or any(
+        state.gangs[key].stage is Stage.QUEUED for key in touched
+    ):
         backfill.update(turn)
-    before = state.gains
+    keys = state.wanting if state.planned_at != state.gains else touched
+    before = state.planned_at = state.gains
     for gang in order(state.gangs[key] for key in keys):
         if _is_worth_a_try(turn, gang):
             _try(turn, gang)

@@ -68,6 +68,12 @@ def doubt(turn: Turn, uid: str, node: str) -> None:
     state.doubts.setdefault(uid, {})[node] = turn.now + state.settings.timeout_s
 
 
+def settle_doubt(turn: Turn, uid: str) -> None:
+    """Where the pod is has become known: the nodes that were shut for it are open again."""
+    if turn.state.doubts.pop(uid, None) is not None:
+        turn.state.gains += 1
+
+
 def end_doubts(turn: Turn) -> None:
     """Believe after a while that a Binding never landed."""
     state = turn.state

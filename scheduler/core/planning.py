@@ -153,7 +153,7 @@ def _place(state: State, gang: Gang, pods: Sequence[Pod]) -> Plan | Shortage:
         if isinstance(taken, Plan):
             lower_gangs = in_the_way(state, lower, taken.nodes)
             return replace(_without_ghosts(taken, pods), taken=lower_gangs)
-    return explain(state, gang, pods, level, outcome)
+    return explain(state, gang, everyone, level, outcome)
 
 
 def _ghosts(gang: Gang, pods: Sequence[Pod]) -> list[Pod]:

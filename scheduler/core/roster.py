@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduler.core import capacity, health, hints, ranking
-from scheduler.core.booking import end_reservation
+from scheduler.core.booking import end_reservation, settle_doubt
 from scheduler.core.gang import Gang, Memory, Seat, Status, status
 from scheduler.core.state import State, Turn
 from scheduler.model import GangKey, Group, GroupKey, Node, Options, Phase, Pod
@@ -101,7 +101,7 @@ def pod_gone(turn: Turn, uid: str) -> None:
     _list_user(state, pod, None)
     _lose_seat(turn, pod)
     _strike(turn, pod)
-    state.doubts.pop(uid, None)
+    settle_doubt(turn, uid)
     state.turned_away.pop(uid, None)
     if state.binding.get(uid) is None and state.ledger.drop(uid):
         state.gains += 1
@@ -149,7 +149,7 @@ def _claim(turn: Turn, pod: Pod) -> None:
             state.gains += 1
         state.ledger.put(pod.uid, where, pod.requests, pod.constraints.ports)
         turn.suspect[where] = None
-        state.doubts.pop(pod.uid, None)
+        settle_doubt(turn, pod.uid)
     elif not _is_pending_claim(state, pod) and state.ledger.drop(pod.uid):
         state.gains += 1
     if pod.holds_node and pod.anti_affinity:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scheduler.core import engine, explain, feasibility
+from scheduler.core import engine, explain, feasibility, planning
 from scheduler.core.gang import Status
 from scheduler.core.hints import rank_of
 from scheduler.core.messages import (
@@ -107,6 +107,7 @@ def check(
     state = trial.state
     if isinstance(event, Filter | Prioritize | Preempt):
         assert not done.effects, f"a look-up leads to {done.effects}"
+    assert not state.synced or state.planned_at == state.gains, "a gain is not followed up"
     _no_overbooking(trial, before, outside)
     _no_ghosts(trial)
     _pods_are_known(trial)
@@ -341,13 +342,31 @@ def _no_half_gangs(trial: Trial) -> None:
         assert not 0 < gang.held < gang.life.least, f"I2: {key} has {gang.held} members"
 
 
+def _is_of_alike(state: State, uid: str) -> bool:
+    """Whether all members of the pod's gang ask for the same."""
+    key = state.gang_of.get(uid)
+    members = state.gangs[key].members if key is not None else [uid]
+    return len({planning.kind_of(state.pods[member]) for member in members}) == 1
+
+
 def nobody_is_forgotten(state: State, now: float) -> None:
-    """If all that wait are asked afresh, nobody starts who did not start by himself."""
+    """If all that wait are asked afresh, nobody starts who did not start by himself.
+
+    Gangs of unlike members are left out: their placement is no exact search (`core/roles.py` says
+    how often it misses), and may find with less room what it missed with more.
+    """
     fresh = copy.deepcopy(state)
+    due = fresh.next_due()
+    if due is not None and due <= now:
+        return  # what comes due at this very moment has not been done yet
     fresh.gains += 1
     fresh.refused.clear()
     done = engine.step(fresh, Tick(), now)
-    sent = [item for item in done.effects if isinstance(item, Bind | Nominate | Wake)]
+    sent = [
+        item
+        for item in done.effects
+        if isinstance(item, Bind | Nominate | Wake) and _is_of_alike(state, item.ref.uid)
+    ]
     assert not sent, f"could have started before: {sent}"
 
 

@@ -265,7 +265,7 @@ BY_CASE: list[tuple[str, Fault, Case]] = [
     ),
     (
         "a replacement forgets where the others live",
-        lambda patch: patch.setattr(seating, "living", lambda state, rejoining, frame: None),
+        lambda patch: patch.setattr(seating, "home", lambda state, rejoining, frame, level: None),
         lambda: test_c29_rejoin.test_a_replacement_waits_for_its_own_rack(""),
     ),
     (

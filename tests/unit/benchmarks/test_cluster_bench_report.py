@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import cluster, report
 from benchmarks.cluster_bars import bars, ratio
-from benchmarks.cluster_processes import calm, counter, used_ticks
+from benchmarks.cluster_processes import busy_ticks, calm, counter, used_ticks
 from benchmarks.cluster_samples import GangResult, Sample, row, rows, sample_of
 from benchmarks.cluster_table import bars_table, length, markdown, number, picture, table
 
@@ -237,6 +237,15 @@ def test_ticks_are_read_behind_whatever_name_the_process_has() -> None:
     numbers = " ".join(str(at) for at in range(3, 53))
     assert used_ticks(f"12 (a) b (c) S {numbers}") == used_ticks(f"12 (plain) S {numbers}")
     assert used_ticks(f"12 (plain) S {numbers}") == 13 + 14
+
+
+def test_a_machine_is_busy_when_it_neither_idles_nor_waits_for_a_disk() -> None:
+    assert busy_ticks("cpu  1 20 300 4000 50000 600 7 8 900 900") == 1 + 20 + 300 + 600 + 7 + 8
+
+
+def test_a_row_tells_the_worst_that_others_took() -> None:
+    repeats = [sample(1.0, others_cpu=value) for value in (0.1, 0.7, 0.2)]
+    assert row(repeats)["others_cpu"] == 0.7
 
 
 def test_a_counter_is_summed_over_the_labels_that_were_not_asked_for() -> None:

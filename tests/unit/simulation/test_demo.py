@@ -31,8 +31,13 @@ def run(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def running(*options: str) -> Iterator[subprocess.Popen[str]]:
+    # Whoever starts the tests in the background has them ignore SIGINT, and children inherit that.
     process = subprocess.Popen(
-        command(*options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(*options),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
         yield process
