@@ -203,9 +203,10 @@ class TestKubeConfig:
         assert rendered(leader_elect=False)["leaderElection"] == {"leaderElect": False}
 
     def test_a_kubeconfig_is_named_only_where_there_is_one(self) -> None:
-        assert "clientConnection" not in rendered()
+        rates = {"qps": 500, "burst": 1000}
+        assert rendered()["clientConnection"] == rates
         odd = '/a b/"c": d'
-        assert rendered(kubeconfig=odd)["clientConnection"] == {"kubeconfig": odd}
+        assert rendered(kubeconfig=odd)["clientConnection"] == {"kubeconfig": odd, **rates}
 
     def test_https(self) -> None:
         (extender,) = rendered(url="https://muster.example:443/")["extenders"]
