@@ -143,7 +143,11 @@ def _check_home(turn: Turn, gang: Gang) -> None:
     level = planning.required_level(state, gang) if movable else None
     if level is None:
         return
-    homes = {_domain(state, state.pods[uid].node, level) for uid in gang.by_status[Status.SEATED]}
+    lived_in = (
+        _domain(state, state.pods[uid].node, level) for uid in gang.by_status[Status.SEATED]
+    )
+    # A node that is gone or has lost its labels is no home: what is planned may be anywhere.
+    homes = {domain for domain in lived_in if None not in domain}
     if homes and any(
         _domain(state, state.reservations[uid].node, level) not in homes for uid in movable
     ):

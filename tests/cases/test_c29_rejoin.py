@@ -64,3 +64,24 @@ def test_a_surplus_member_joins_the_rack_of_the_others() -> None:
     story.pod("t/A-1", gpu=8, gang="A", min=1, options={"topology-required": "rack"})
 
     assert story.bound["t/A-1"] == "n3"
+
+
+@pytest.mark.parametrize("loss", ["node gone", "label gone"])
+def test_a_member_left_on_a_node_without_a_rack_leads_to_no_endless_planning(loss: str) -> None:
+    story = Story(start="follow")
+    story.node("n1", gpu=8, block="b1", rack="r1")
+    story.node("n2", gpu=4, block="b2", rack="r2")
+    wish = {"topology-required": "rack"}
+    story.pod("t/A-0", gpu=4, gang="A", min=2, options=wish, node="n1")
+    story.pod("other/x", gpu=4, node="n1", scheduler="default-scheduler")
+    story.pod("t/A-1", gpu=4, gang="A", min=2, options=wish)
+    assert "t/A-1" not in story.placed, "its rack is full"
+
+    if loss == "node gone":
+        story.delete("n1", "Node")
+    else:
+        story.node("n1", gpu=8)
+    printed = story.node("n3", gpu=1)
+
+    assert len(printed) < 10
+    assert len(story.effects("wake")) < 10

@@ -7,6 +7,7 @@ reservations for ghosts, the same answer twice, no node that was not offered, no
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,11 +17,13 @@ from scheduler.core.gang import Status
 from scheduler.core.hints import rank_of
 from scheduler.core.messages import (
     Bind,
+    Cancel,
     Event,
     Filter,
     Nominate,
     Preempt,
     Prioritize,
+    Record,
     Tick,
     Wake,
 )
@@ -108,6 +111,7 @@ def check(
     if isinstance(event, Filter | Prioritize | Preempt):
         assert not done.effects, f"a look-up leads to {done.effects}"
     assert not state.synced or state.planned_at == state.gains, "a gain is not followed up"
+    _nothing_is_sent_in_circles(done)
     _no_overbooking(trial, before, outside)
     _no_ghosts(trial)
     _pods_are_known(trial)
@@ -225,6 +229,17 @@ def _rolls_agree(state: State) -> None:
     assert set(state.wanting) <= set(state.gangs)
     assert set(state.broken) <= set(state.gangs)
     assert set(state.binding.values()) <= set(state.open)
+
+
+def _nothing_is_sent_in_circles(done: engine.Step) -> None:
+    """One step may send a pod somewhere and then, all considered, elsewhere; not more."""
+    sent = Counter(
+        (type(effect).__name__, effect.ref.uid)
+        for effect in done.effects
+        if not isinstance(effect, Record | Cancel)
+    )
+    often = {what: times for what, times in sent.items() if times > 2}
+    assert not often, f"the same again and again in one step: {often}"
 
 
 # ── what a reservation must be ──
