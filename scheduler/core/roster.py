@@ -33,6 +33,11 @@ def node_gone(turn: Turn, name: str) -> None:
     """A node was deleted."""
     turn.state.ledger.drop_node(name)
     watch_lost(turn, name)
+    kept = turn.state.kept
+    if kept is not None and name in kept.nodes:
+        # What is left of them may not be enough any more; it is chosen anew.
+        turn.state.kept = None
+        turn.state.gains += 1
     turn.suspect[name] = None
 
 
