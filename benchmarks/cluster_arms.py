@@ -107,4 +107,4 @@ ARMS = {
         Arm("raw", NOBODY),
     )
 }
-"""In the order of the tables. ``raw`` is no scheduler: it shows what the API server takes."""
+"""In the order of the tables. ``raw`` tells what the API server takes; a scheduler only watches."""

@@ -37,7 +37,7 @@ class Done:
 
     seconds: float
     failures: Sequence[str]
-    """Answers other than 2xx."""
+    """What was not answered with 2xx. Nothing more is sent after the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +111,13 @@ def is_whole(head: bytes, body: bytes | bytearray) -> bool:
 
 def _serve(pipe: Pipe, target: Target, connections: int) -> None:
     """Send batch after batch until an empty one comes."""
-    open_ones = [Connection(target) for _ in range(connections)]
     pipe.send("ready")
     while batch := pipe.recv():
+        # New ones for each batch: the API server closes those that were silent for long.
+        open_ones = [Connection(target) for _ in range(min(connections, len(batch)))]
         pipe.send(_send(open_ones, batch))
-    for connection in open_ones:
-        connection.close()
+        for connection in open_ones:
+            connection.close()
 
 
 def _send(connections: Sequence[Connection], batch: Sequence[Request]) -> Done:
@@ -126,11 +127,10 @@ def _send(connections: Sequence[Connection], batch: Sequence[Request]) -> Done:
     failures: list[str] = []
 
     def work(connection: Connection) -> None:
-        while (request := _next(waiting, turn)) is not None:
+        while not failures and (request := _next(waiting, turn)) is not None:
             time.sleep(max(0.0, began + request.at_s - time.monotonic()))
-            status, body = connection.post(request)
-            if not 200 <= status < 300:
-                failures.append(f"{status} to {request.path}: {body[:300]!r}")
+            if failure := _failure(connection, request):
+                failures.append(failure)
 
     threads = [threading.Thread(target=work, args=(one,)) for one in connections]
     for thread in threads:
@@ -138,6 +138,14 @@ def _send(connections: Sequence[Connection], batch: Sequence[Request]) -> Done:
     for thread in threads:
         thread.join()
     return Done(time.monotonic() - began, failures)
+
+
+def _failure(connection: Connection, request: Request) -> str:
+    try:
+        status, body = connection.post(request)
+    except (OSError, ValueError) as error:
+        return f"POST {request.path}: {error}"
+    return "" if 200 <= status < 300 else f"POST {request.path}: {status} {body[:300]!r}"
 
 
 def _next(waiting: Iterator[Request], turn: threading.Lock) -> Request | None:

@@ -114,9 +114,8 @@ class Plane:
             running = Running()
             if arm.start:
                 running.muster = stack.enter_context(self.muster())
-            if not arm.raw:
-                running.scheduler = self._scheduler(arm, running.muster)
-                stack.callback(running.scheduler.stop)
+            running.scheduler = self._scheduler(arm, running.muster)
+            stack.callback(running.scheduler.stop)
             yield running
 
     @contextmanager

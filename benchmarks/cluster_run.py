@@ -38,7 +38,9 @@ class Bench:
         return {**self.plane.pids(), "client": self.sender.pid, "watch": os.getpid()}
 
 
-def measure(bench: Bench, running: Running, arm: Arm, load: Load, repeat: int) -> Sample:
+def measure(
+    bench: Bench, running: Running, arm: Arm, load: Load, repeat: int, *, patient: bool = True
+) -> Sample:
     """Put a load on an arm, wait until all pods are bound, and take everything away again."""
     plane = bench.plane
     for arrival in load.arrivals:
@@ -47,17 +49,17 @@ def measure(bench: Bench, running: Running, arm: Arm, load: Load, repeat: int) -
     kubelet = plane.kubelet() if load.is_churn else nullcontext()
     with kubelet, Timeline(plane.client, plane.namespace) as timeline:
         settle(bench.pids())
-        quiet(bench.pids(), bench.patience_s)
+        if patient:
+            quiet(bench.pids(), bench.patience_s)
         usage, before = Usage(bench.pids()), (running.filter_calls(), running.cycles())
         bench.sender.begin(batch)
+        bench.sender.done(bench.deadline_s)
         if arm.raw:
             _bind(bench, load, timeline)
         names = [name for arrival in load.arrivals for name in arrival.pod_names()]
         timeline.wait_bound(names, bench.deadline_s)
         after = (running.filter_calls(), running.cycles())
         sample = _sample(bench, arm, load, repeat, timeline, usage, before, after)
-        if not arm.raw:
-            bench.sender.done(bench.deadline_s)
     plane.clear()
     settle(bench.pids())
     return sample
@@ -100,7 +102,6 @@ def _bind(bench: Bench, load: Load, timeline: Timeline) -> None:
     batch = bindings(
         names, [node_name(at) for at in range(len(bench.where))], bench.plane.namespace
     )
-    bench.sender.done(bench.deadline_s)
     timeline.wait_created(names, bench.deadline_s)
     bench.sender.send(batch, bench.deadline_s)
 
