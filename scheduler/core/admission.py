@@ -33,6 +33,7 @@ def plan(turn: Turn, fresh: Sequence[GangKey]) -> bool:
     for gang in order(state.gangs[key] for key in keys):
         if _is_worth_a_try(turn, gang):
             _try(turn, gang)
+    backfill.give_up(turn)
     return bool(turn.touched) or state.gains != before
 
 
@@ -102,7 +103,7 @@ def _partners(state: State, gang: Gang) -> list[Gang] | Refusal:
         return []
     found: list[Gang] = []
     for namespace, name in sorted(set(stated)):
-        key = GangKey(namespace, name)
+        key = gang.key._replace(namespace=namespace, name=name)
         if key == gang.key:
             continue
         partner = state.gangs.get(key)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from scheduler.core import starting
+from scheduler.core import booking, starting
 from scheduler.core.gang import Gang, Reason, Stage
 from scheduler.core.messages import (
     Bind,
@@ -20,7 +21,7 @@ from scheduler.core.messages import (
 from scheduler.core.rooming import is_behind
 from scheduler.core.roster import gang_key
 from scheduler.core.state import PASSED_LIMIT, State, Turn
-from scheduler.model import GangKey, Pod, PodRef, Start
+from scheduler.model import GangKey, Pod, PodRef, Resources, Start
 
 HOLD_KEY = "muster"
 """The one made-up node name that carries the reason for all nodes."""
@@ -74,14 +75,28 @@ def _plain(state: State, pod: Pod, names: Sequence[str]) -> FilterReply:
 
 
 def _tight_nodes(state: State, pod: Pod) -> dict[str, str]:
-    """Nodes whose last room is reserved for a gang that starts."""
+    """Nodes whose last room is reserved for a gang that starts, or may yet be taken by one."""
     if not state.synced or state.ledger.where(pod.uid):
         return {}
-    return {
+    tight = {
+        name: "a Binding that was given up may still land there"
+        for name, uids in booking.given_up(state).items()
+        if not state.ledger.has_room(name, _with_unbooked(state, pod, name, uids))
+    }
+    return tight | {
         name: f"room is reserved for gang {_gang_on(state, name)}, which starts now"
         for name in state.reserved_on
         if not state.ledger.has_room(name, pod.requests)
     }
+
+
+def _with_unbooked(state: State, pod: Pod, node: str, uids: Iterable[str]) -> Resources:
+    """What the pod asks for, and with it those that may land there and are booked elsewhere."""
+    asked = Counter(pod.requests)
+    for uid in uids:
+        if uid in state.pods and state.ledger.where(uid) != node:
+            asked.update(state.pods[uid].requests)
+    return asked
 
 
 def _gang_on(state: State, node: str) -> GangKey:
@@ -208,6 +223,8 @@ def _bind_refusal(state: State, pod: Pod | None, call: BindCall) -> str | None:
     """Why the call cannot be carried out; None if it can."""
     if pod is None or (pod.namespace, pod.name) != (call.ref.namespace, call.ref.name):
         return f"pod {call.ref} with uid {call.ref.uid} is not known; it may have been replaced"
+    if not state.is_ours(pod):
+        return f"pod {call.ref} belongs to the scheduler {pod.scheduler}"
     if pod.node and pod.node != call.node:
         return f"pod {call.ref} is bound to {pod.node} already"
     if pod.node:

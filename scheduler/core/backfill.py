@@ -36,6 +36,13 @@ def update(turn: Turn) -> None:
         state.kept = _choose(state, head)
 
 
+def give_up(turn: Turn) -> None:
+    """Open the kept nodes if their gang turned out not to be the one to keep any for."""
+    kept = turn.state.kept
+    if kept is not None and not _is_due(turn.state, turn.state.gangs[kept.gang]):
+        _release(turn)
+
+
 def due_at(state: State, gang: Gang) -> list[float]:
     """When the gang's wait becomes long enough, if it has not yet."""
     refusal = gang.memory.refusal

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from scheduler.core import hints
 from scheduler.core.gang import Gang
 from scheduler.core.messages import Cancel, ClearNomination
-from scheduler.core.state import Reservation, Turn
+from scheduler.core.state import Doubt, Reservation, State, Turn
 from scheduler.model import Pod, PodRef, Start
 
 
@@ -48,7 +49,7 @@ def _give_back(turn: Turn, reservation: Reservation) -> None:
         state.open[number].uncertain = reservation.uncertain
         turn.effects.append(Cancel(turn.new_id(), number))
     elif reservation.uncertain and uid in state.pods:
-        doubt(turn, uid, reservation.node)
+        doubt(turn, uid, reservation.node, reservation.rank)
     elif state.ledger.drop(uid):
         state.gains += 1
     pod = state.pods.get(uid)
@@ -62,16 +63,41 @@ def clear_nomination(turn: Turn, ref: PodRef) -> None:
     turn.effects.append(ClearNomination(turn.open("clear", ref), ref))
 
 
-def doubt(turn: Turn, uid: str, node: str) -> None:
+def doubt(turn: Turn, uid: str, node: str, rank: int | None) -> None:
     """Keep a node shut while a Binding that was given up may still show to have landed."""
     state = turn.state
-    state.doubts.setdefault(uid, {})[node] = turn.now + state.settings.timeout_s
+    state.doubts.setdefault(uid, {})[node] = Doubt(turn.now + state.settings.timeout_s, rank)
 
 
 def settle_doubt(turn: Turn, uid: str) -> None:
     """Where the pod is has become known: the nodes that were shut for it are open again."""
     if turn.state.doubts.pop(uid, None) is not None:
         turn.state.gains += 1
+        turn.gave_back = True
+
+
+def given_up(state: State) -> dict[str, dict[str, None]]:
+    """Node -> uids whose Binding to it was given up and may land all the same."""
+    nodes: dict[str, dict[str, None]] = {}
+    for effect in state.open.values():
+        if effect.orphan:
+            nodes.setdefault(effect.node, {})[effect.ref.uid] = None
+    for uid, doubted in state.doubts.items():
+        for node in doubted:
+            nodes.setdefault(node, {})[uid] = None
+    return nodes
+
+
+def ranks_given_up(state: State, gang: Gang) -> dict[str, list[int | None]]:
+    """Uid -> ranks of its Bindings that were given up, with one of which it may yet be bound."""
+    ranks: dict[str, list[int | None]] = {}
+    for effect in state.open.values():
+        if effect.orphan and state.gang_of.get(effect.ref.uid) == gang.key:
+            ranks.setdefault(effect.ref.uid, []).append(hints.rank_of(effect.hint))
+    for uid, nodes in state.doubts.items():
+        if state.gang_of.get(uid) == gang.key:
+            ranks.setdefault(uid, []).extend(doubted.rank for doubted in nodes.values())
+    return ranks
 
 
 def end_doubts(turn: Turn) -> None:
@@ -80,14 +106,15 @@ def end_doubts(turn: Turn) -> None:
     over = [
         (uid, node)
         for uid, nodes in state.doubts.items()
-        for node, until in nodes.items()
-        if until <= turn.now
+        for node, doubted in nodes.items()
+        if doubted.until <= turn.now
     ]
     for uid, node in over:
         del state.doubts[uid][node]
         if not state.doubts[uid]:
             del state.doubts[uid]
         state.gains += 1
+        turn.gave_back = True
         if state.ledger.where(uid) == node and not _is_there(turn, uid):
             state.ledger.drop(uid)
 

@@ -76,6 +76,21 @@ def review(turn: Turn, key: GangKey) -> None:
     _update_index(state, gang)
     if gang.stage is not Stage.QUEUED:
         _end_kept(turn, gang)
+    if before is None or before.stage is not gang.stage:
+        _tell_partners(turn, gang)
+
+
+def _tell_partners(turn: Turn, gang: Gang) -> None:
+    """Have gangs tried again that are admitted together with one whose stage has changed."""
+    for key in turn.state.partnered:
+        other = turn.state.gangs[key]
+        refusal, named = other.memory.refusal, other.life.options.partners if other.life else ()
+        if refusal is None or refusal.reason is Reason.BACKOFF or key == gang.key:
+            continue
+        named_alike = gang.key.kind == key.kind and not gang.key.pod
+        if named_alike and (gang.key.namespace, gang.key.name) in named:
+            other.memory.refusal = None
+            turn.touch(key)
 
 
 def _relax(turn: Turn, gang: Gang) -> None:
@@ -102,6 +117,7 @@ def _forget(turn: Turn, gang: Gang) -> None:
     _end_kept(turn, gang)
     del state.gangs[gang.key]
     state.wanting.pop(gang.key, None)
+    state.partnered.pop(gang.key, None)
     if state.broken.pop(gang.key, None) is not None or gang.memory.lost:
         state.gains += 1
     state.schedule(gang.key, None)
@@ -194,14 +210,16 @@ def _update_memory(turn: Turn, gang: Gang, before: Stage | None) -> None:
 def _update_index(state: State, gang: Gang) -> None:
     wants = gang.stage in (Stage.QUEUED, Stage.BROKEN, Stage.RUNNING)
     wants = wants or (gang.stage is Stage.STARTING and planning.missing(gang) > 0)
-    if wants and gang.count(Status.WAITING) > len(gang.reserved):
-        state.wanting[gang.key] = None
+    _list_if(wants and gang.count(Status.WAITING) > len(gang.reserved), state.wanting, gang)
+    _list_if(gang.memory.lost or gang.memory.ahead, state.broken, gang)
+    _list_if(gang.life and gang.life.options.partners, state.partnered, gang)
+
+
+def _list_if(belongs: object, index: dict[GangKey, None], gang: Gang) -> None:
+    if belongs:
+        index[gang.key] = None
     else:
-        state.wanting.pop(gang.key, None)
-    if gang.memory.lost or gang.memory.ahead:
-        state.broken[gang.key] = None
-    else:
-        state.broken.pop(gang.key, None)
+        index.pop(gang.key, None)
 
 
 # ── time ──
@@ -249,7 +267,7 @@ def _evict_lost(turn: Turn) -> None:
 
 def _schedule_world(state: State) -> None:
     """Want a Tick for what belongs to no gang."""
-    times = [until for nodes in state.doubts.values() for until in nodes.values()]
+    times = [doubt.until for nodes in state.doubts.values() for doubt in nodes.values()]
     times += state.lost_nodes.values()
     times += [until for strikes in state.strikes.values() for until in strikes]
     state.schedule(_WORLD, min(times, default=None))

@@ -32,7 +32,7 @@ def start(turn: Turn, gang: Gang, plan: Plan) -> None:
     state = turn.state
     assert gang.life is not None
     size = seating.gang_size(gang)
-    ranks = ranking.ranks(plan.pods, size, gang.memory.ranks, _taken_ranks(state, gang))
+    ranks = ranking.ranks(plan.pods, size, gang.memory.ranks, _taken_ranks(state, gang, plan))
     _set_generation(state, gang, plan)
     if not gang.reserved:
         # A member that joins must not prolong the life of seats that hang.
@@ -82,11 +82,14 @@ def _placed(gang: Gang) -> list[str]:
     return [*gang.by_status[Status.SEATED], *gang.by_status[Status.SUCCEEDED], *gang.reserved]
 
 
-def _taken_ranks(state: State, gang: Gang) -> set[int]:
-    """Ranks of members that sit or are about to, as their hints say."""
+def _taken_ranks(state: State, gang: Gang, plan: Plan) -> set[int]:
+    """Ranks of members that sit, are about to, or may show to, as their hints say."""
     told = (hints.rank_of(state.pods[uid].hint) for item in HELD for uid in gang.by_status[item])
     reserved = (state.reservations[uid].rank for uid in gang.reserved)
-    return {rank for rank in (*told, *reserved) if rank is not None}
+    planned = {pod.uid for pod in plan.pods}
+    given_up = booking.ranks_given_up(state, gang).items()
+    doubtful = (rank for uid, ranks in given_up if uid not in planned for rank in ranks)
+    return {rank for rank in (*told, *reserved, *doubtful) if rank is not None}
 
 
 def _timeout(state: State, gang: Gang) -> float:
@@ -284,12 +287,13 @@ def evict(turn: Turn, pod: Pod, reason: str) -> None:
 def _settle_orphan(turn: Turn, effect: OpenEffect, outcome: Outcome) -> None:
     state, uid = turn.state, effect.ref.uid
     state.gains += 1
+    turn.gave_back = True
     pod = state.pods.get(uid)
     if pod is not None and pod.holds_node:
         return
     unknown = outcome is Outcome.TIMEOUT or effect.uncertain
     if unknown and pod is not None:
-        booking.doubt(turn, uid, effect.node)
+        booking.doubt(turn, uid, effect.node, hints.rank_of(effect.hint))
     elif uid not in state.reservations:
         state.ledger.drop(uid)
 
@@ -312,6 +316,13 @@ def _failed(turn: Turn, reservation: Reservation, outcome: Outcome) -> None:
     )
     gang.retries[reservation.uid] = turn.now + pause
     turn.touch(gang.key)
+    if not reservation.uncertain and _outranked(state, gang):
+        # Until it is sent again its seat may be taken by a gang of higher priority.
+        state.gains += 1
+
+
+def _outranked(state: State, gang: Gang) -> bool:
+    return any(state.gangs[key].priority > gang.priority for key in state.wanting)
 
 
 # ── time ──

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from scheduler.core.capacity import Ledger
 from scheduler.core.gang import Gang, Refusal
@@ -51,6 +52,15 @@ class OpenEffect:
     """Whether an earlier try of the same Binding may have landed."""
 
 
+class Doubt(NamedTuple):
+    """What is remembered of a Binding that was given up and whose outcome was never learnt."""
+
+    until: float
+    """When it is taken not to have landed."""
+    rank: int | None
+    """The rank in its hint, which nobody else may have until then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """Nodes that are kept for a gang that has waited long."""
@@ -81,6 +91,8 @@ class State:
     """Gangs with members to place."""
     broken: dict[GangKey, None] = field(default_factory=dict)
     """Gangs with seats kept for lost members."""
+    partnered: dict[GangKey, None] = field(default_factory=dict)
+    """Gangs that name others, which they are admitted together with."""
     reservations: dict[str, Reservation] = field(default_factory=dict)
     reserved_on: dict[str, dict[str, None]] = field(default_factory=dict)
     """Node -> uids with an unbound reservation there."""
@@ -89,8 +101,8 @@ class State:
     """Uid -> the Bind effect in flight for it."""
     awaited: dict[str, str] = field(default_factory=dict)
     """Uid -> node of a bind call that waits for its answer."""
-    doubts: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Uid -> node and end of a Binding given up whose outcome was never learnt."""
+    doubts: dict[str, dict[str, Doubt]] = field(default_factory=dict)
+    """Uid -> node -> its Binding that was given up and whose outcome was never learnt."""
     kept: Kept | None = None
     strikes: dict[str, list[float]] = field(default_factory=dict)
     """Node -> until when each of its rejections of a pod is remembered."""

@@ -50,3 +50,15 @@ def test_room_is_kept_no_longer_than_until_the_gang_has_started() -> None:
     story.pod("t/s", gpu=4)
 
     assert "t/s" in story.placed
+
+
+def test_a_gang_that_is_changed_so_that_it_never_fits_keeps_nothing_from_others() -> None:
+    story = waiting_long()
+    story.pod("t/s", gpu=4)
+    assert "t/s" not in story.placed, "all three nodes are kept for A"
+
+    for member in range(3):
+        story.pod(f"t/A-{member}", gpu=5, gang="A", min=3)
+
+    assert story.why("t/A")["never"] is True
+    assert story.placed["t/s"] in ("n1", "n2")

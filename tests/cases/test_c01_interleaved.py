@@ -112,3 +112,22 @@ def test_partners_that_wait_for_long_are_quiet() -> None:
 
     assert answers[:2] == answers[2:4] == answers[4:]
     assert story.log[printed:] == answers, "looking does nothing"
+
+
+def test_a_gang_is_let_go_once_its_partner_is_past_waiting() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    story.node("n2", gpu=8)
+    add_half(story, "A", size=1)
+    both = {"gang.scheduling.koordinator.sh/groups": '["t/A", "t/B"]'}
+    named = {
+        f"gang.scheduling.koordinator.sh/{key}": value
+        for key, value in (("name", "B"), ("min-available", "2"))
+    }
+    story.pod("t/B-0", gpu=4, annotations=both | named)
+    assert "waits for gang t/B" in story.reason("t/A-0")
+
+    story.pod("t/B-0", gpu=4, annotations=both | named, node="n2")
+
+    assert story.stage("t/B") == "broken", "others have bound it: it waits for no one any more"
+    assert story.placed["t/A-0"] in ("n1", "n2")

@@ -196,3 +196,15 @@ def test_a_late_reply_that_is_lost_shuts_its_own_node() -> None:
     story.pod("t/s", gpu=8)
 
     assert "t/s" not in story.placed
+
+
+def test_a_seat_whose_binding_failed_may_be_taken_by_a_gang_of_higher_priority() -> None:
+    story = Story(auto=False)
+    story.node("n1", gpu=8)
+    story.pod("t/low", gpu=8)
+    story.pod("t/high", gpu=8, priority=10)
+    assert story.reserved == {"t/low": "n1"}, "its Binding may land any moment"
+
+    story.outcome("t/low", "error")
+
+    assert story.reserved == {"t/high": "n1"}

@@ -147,3 +147,32 @@ def test_a_member_on_a_lost_node_is_evicted_after_a_pause() -> None:
 
     assert [line["pod"] for line in story.effects("evict")] == ["t/A-1"]
     assert story.stage("t/A") == "broken"
+
+
+def given_up_on_n1() -> Story:
+    """The Binding of A-0, which takes all CPUs of n1, is on its way and no longer wanted."""
+    story = Story(auto=False)
+    story.node("n1", gpu=8, cpu="8")
+    story.pod("t/p", cpu="4", memory=None)
+    story.pod("t/A-0", gpu=8, cpu="8", memory=None, gang="A", options={"timeout": "30s"})
+    story.advance(31)
+    assert story.reserved == {}
+    return story
+
+
+def test_a_plain_pod_keeps_off_room_that_a_binding_on_its_way_may_take() -> None:
+    story = given_up_on_n1()
+
+    assert "may still land" in story.reason("t/p")
+    assert "may still land" in str(story.bind("t/p", "n1"))
+
+
+def test_a_plain_pod_that_was_kept_off_is_woken_when_the_room_is_free() -> None:
+    story = given_up_on_n1()
+    assert story.filter("t/p")["nodes"] == []
+    woken = len(story.effects("wake"))
+
+    story.outcome("t/A-0", "gone")
+
+    assert [line["pod"] for line in story.effects("wake")[woken:]] == ["t/p"]
+    assert story.filter("t/p")["nodes"] == ["n1"] or story.reserved

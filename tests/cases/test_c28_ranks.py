@@ -124,3 +124,22 @@ def test_no_two_living_members_have_the_same_rank_even_with_doubled_indexes() ->
 
     living = {pod: rank for pod, rank in story.ranks("t/A").items() if pod in story.bound}
     assert sorted(living.values()) == [0, 1, 2]
+
+
+def test_a_binding_that_was_given_up_keeps_its_rank_until_it_is_known() -> None:
+    story = Story(auto=False)
+    story.node("n1", gpu=1)
+    story.node("n2", gpu=1)
+    story.gang("A", 1, of=1)
+    story.outcome("t/A-0")
+    story.pod("t/A-2", gpu=1, gang="A", min=1)
+    assert story.reserved == {"t/A-2": "n2"}
+    story.outcome("t/A-2", "timeout")
+    story.delete("n2", "Node")
+    assert story.reserved == {}, "it may have landed there all the same, with rank 1"
+
+    story.pod("t/A-1", gpu=1, gang="A", min=1)
+    story.node("n3", gpu=1)
+
+    assert story.reserved == {"t/A-1": "n3"}
+    assert story.ranks("t/A") == {"t/A-0": 0, "t/A-2": 1, "t/A-1": 2}
