@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 UV_VERSION := 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast cases deep page-deps e2e check format lock manifests bench-extender bench-planner bench-engine bench-cluster bench-train bench-fabric clean
+.PHONY: help install demo test test-fast cases deep page-deps e2e check format lock manifests bench-extender bench-planner bench-engine bench-cluster bench-train bench-fabric docs docs-check clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -77,9 +77,18 @@ bench-fabric: $(STAMP) ## All-reduce on an emulated fabric: placed and ranked, o
 manifests: $(STAMP) ## Render deploy/muster.yaml from deploy/base
 	$(BIN)/python -m deploy.render
 
+docs: $(STAMP) ## Write docs/reference from the code, and the site into out/site
+	$(BIN)/python -m docs.generate
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+docs-check: $(STAMP) ## Docs name only what is there, the reference is up to date, the site builds
+	$(BIN)/python -m docs.generate --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	$(BIN)/pytest -q tests/unit/docs
+
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate --generate-hashes --custom-compile-command "make lock"
 lock: $(STAMP) ## Pin all dependencies anew (newest versions that pyproject.toml allows)
-	$(LOCK) --upgrade --extra scheduler --extra trainer --extra dev pyproject.toml -o locks/dev.txt
+	$(LOCK) --upgrade --extra scheduler --extra trainer --extra docs --extra dev pyproject.toml -o locks/dev.txt
 	$(LOCK) -c locks/dev.txt --extra scheduler pyproject.toml -o locks/scheduler.txt
 	$(LOCK) -c locks/dev.txt --extra trainer pyproject.toml -o locks/trainer.txt
 

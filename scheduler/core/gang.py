@@ -36,26 +36,42 @@ class Stage(StrEnum):
     """The states of a gang's life."""
 
     FORMING = "forming"
+    """Fewer pods exist than must start together."""
     QUEUED = "queued"
+    """Complete, but there is no room, or it is not its turn."""
     STARTING = "starting"
+    """Planned and reserved; the Bindings are on their way."""
     RUNNING = "running"
+    """At least the minimum is bound."""
     BROKEN = "broken"
+    """It ran, or began to, and is below its minimum now."""
     DONE = "done"
+    """No member is alive any more."""
     INVALID = "invalid"
+    """Its declaration cannot be used; the text says which field."""
 
 
 class Reason(StrEnum):
     """Why a gang is in its stage, for programs; people read ``Life.text``."""
 
     NONE = ""
+    """All is well."""
     FAULT = "Fault"
+    """A member's declaration or request cannot be read; the text names pod and field."""
     GROUP_MISSING = "GroupMissing"
+    """The PodGroup that the pods name does not exist."""
     TOO_FEW = "TooFewPods"
+    """Fewer pods exist than must start together; gated and leaving ones do not count."""
     NO_ROOM = "NoRoom"
+    """There is no room now; the text says how much is short, and at which level."""
     NEVER = "NeverFits"
+    """No waiting helps: it asks for more than there is, or for a level that does not exist."""
     BACKOFF = "BackOff"
+    """Its reservations ran out; it is planned anew after a pause."""
     PARTNER = "WaitsForPartner"
+    """A gang that must start together with it is not ready."""
     PARTIAL = "Partial"
+    """It started, and is below its minimum now."""
 
 
 def status(pod: Pod) -> Status:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import typer
 
+from docs.generate import pages
 from scheduler import cli
 from scheduler.api import create_app
 from scheduler.dialects import muster
@@ -27,8 +28,9 @@ from trainer.hints import parse
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs/reference").glob("*.md")),
 ]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -133,6 +135,27 @@ def test_every_command_of_muster_is_in_the_docs() -> None:
         assert f"muster {command}" in text or f"make {command}" in text, command
 
 
+def test_the_reference_is_what_the_code_says() -> None:
+    stale = [name for name, text in pages().items() if (ROOT / "docs" / name).read_text() != text]
+
+    assert not stale, "python -m docs.generate"
+
+
+def test_everything_in_the_reference_has_a_meaning() -> None:
+    for name in ("settings.md", "metrics.md", "reasons.md", "commands.md"):
+        rows = (ROOT / "docs/reference" / name).read_text().splitlines()
+        empty = [row for row in rows if row.startswith("| `") and row.endswith("|  |")]
+
+        assert not empty, name
+
+
+def test_every_page_is_on_the_site() -> None:
+    site = (ROOT / "mkdocs.yml").read_text()
+
+    for page in (ROOT / "docs").glob("*.md"):
+        assert f" {page.name}\n" in site, page.name
+
+
 # ── settings, keys, hint, paths ──
 
 
@@ -211,6 +234,23 @@ def test_the_replay_example_prints_what_the_page_says() -> None:
     given, printed = _blocks(ROOT / "docs/replay.md", "jsonl")
 
     assert list(replay(given.splitlines())) == printed.splitlines()
+
+
+def test_the_tutorial_says_what_its_file_does() -> None:
+    (given,) = _blocks(ROOT / "docs/tutorial.md", "jsonl")
+    without = given.replace(',"muster.scheduler/topology-required":"rack"', "")
+
+    answers = [json.loads(line) for line in replay(given.splitlines())]
+    first, second = (one for one in answers if one.get("op") == "why")
+
+    assert first["reason"] == "1 of 2 pods exist"
+    assert second["never"]
+    answers = [json.loads(line) for line in replay(without.splitlines())]
+    assert '"topology' not in without
+    assert {one["pod"]: one["node"] for one in answers if one.get("effect") == "bind"} == {
+        "t/a-0": "n1",
+        "t/a-1": "n2",
+    }
 
 
 def test_every_op_of_a_replay_is_described_and_no_other() -> None:
