@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 import yaml
 
-from tests.e2e.controlplane.client import Object
-from tests.e2e.controlplane.progress import Reporter
-from tests.e2e.controlplane.toolchain import BuildError, find_go, go_environment
-from tests.e2e.controlplane.versions import cache_folder
+from tests.e2e.controlplane import gomodule, versions
+from tests.e2e.controlplane.client import Client, Object, wait_until
+from tests.e2e.deployed import served
+
+JOBSET = versions.JOBSET.named
+TRAINING_OPERATOR = versions.TRAINING_OPERATOR.named
 
 MODULES = {
-    "sigs.k8s.io/jobset@v0.10.1": ("config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",),
-    "github.com/kubeflow/training-operator@v1.8.1": (
-        "manifests/base/crds/kubeflow.org_pytorchjobs.yaml",
-    ),
+    JOBSET: ("config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",),
+    TRAINING_OPERATOR: ("manifests/base/crds/kubeflow.org_pytorchjobs.yaml",),
     "github.com/kubeflow/trainer/v2@v2.0.0": (
         "manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
         "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
@@ -40,26 +38,23 @@ MODULES = {
 """Module with its version, and the files that are read from it. Volcano's has none."""
 
 
-def definitions() -> Iterator[Object]:
-    """Every definition. Raises BuildError if a module cannot be had."""
-    folder = cache_folder() / "modules" / "definitions"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "go.mod").write_text("module muster.test/definitions\n")
-    go = find_go(cache_folder(), Reporter().say)
-    for module, files in MODULES.items():
-        source = _downloaded(go, module, folder)
-        for file in files:
-            yield _without_webhook(yaml.safe_load((source / file).read_text()))
+def definitions(modules: Iterable[str] = tuple(MODULES)) -> Iterator[Object]:
+    """Every definition of these modules. Raises BuildError if one cannot be had."""
+    for module in modules:
+        folder = gomodule.source(module)
+        for file in MODULES[module]:
+            yield _without_webhook(yaml.safe_load((folder / file).read_text()))
 
 
-def _downloaded(go: Path, module: str, folder: Path) -> Path:
-    command = [go, "mod", "download", "-json", module]
-    done = subprocess.run(
-        command, cwd=folder, env=go_environment(), capture_output=True, text=True, timeout=300
-    )
-    if done.returncode != 0:
-        raise BuildError(f"{module} cannot be downloaded: {(done.stderr + done.stdout)[-600:]}")
-    return Path(json.loads(done.stdout)["Dir"])
+def define(client: Client, modules: Iterable[str] = tuple(MODULES)) -> None:
+    """Create the definitions and wait until the API server serves their kinds."""
+    for definition in definitions(modules):
+        # Too large for the annotation of a client-side apply, so it is created.
+        client.create(definition)
+        spec = definition["spec"]
+        version = next(item["name"] for item in spec["versions"] if item["served"])
+        kind = {"apiVersion": f"{spec['group']}/{version}", "kind": spec["names"]["kind"]}
+        wait_until(partial(served, client, kind), 60, what=f"{kind} is served")
 
 
 def _without_webhook(definition: Object) -> Object:

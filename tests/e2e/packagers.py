@@ -9,19 +9,18 @@ from tests.e2e.controlplane import gomodule
 from tests.e2e.controlplane.progress import Reporter
 from tests.e2e.controlplane.toolchain import BuildError, find_go, go_environment
 from tests.e2e.controlplane.versions import (
-    BINARIES,
     Binary,
     Release,
     binary_path,
     cache_folder,
+    kubernetes_binary,
 )
 
 HELM_VERSION = "v3.22.0"
 
-_KUBERNETES = BINARIES["kube-apiserver"].release
 _HELM = Release("helm", "helm.sh/helm/v3", HELM_VERSION)
 
-KUBECTL = Binary("kubectl", _KUBERNETES, f"{_KUBERNETES.module}/cmd/kubectl")
+KUBECTL = kubernetes_binary("kubectl")
 HELM = Binary("helm", _HELM, f"{_HELM.module}/cmd/helm")
 
 
@@ -37,7 +36,7 @@ def program(binary: Binary) -> Path:
 
 def output(binary: Binary, *arguments: str | Path) -> str:
     """What the program prints; RuntimeError with its own words if it fails."""
-    command = [program(binary), *arguments]
+    command: list[str | Path] = [program(binary), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
         raise RuntimeError(f"{binary.name} {arguments} ended with {done.returncode}: {done.stderr}")
@@ -50,7 +49,7 @@ def _build(binary: Binary, cache: Path, path: Path) -> None:
     gomodule.prepare(go, binary.release, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.unfinished")
-    command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w"]
+    command: list[str | Path] = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w"]
     done = subprocess.run(
         [*command, "-o", unfinished, binary.package],
         cwd=folder,

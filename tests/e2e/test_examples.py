@@ -8,14 +8,13 @@ accepted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 
 from tests.e2e.controlplane.client import ApiError, Client, Object, wait_until
 from tests.e2e.controlplane.cluster import Cluster, ControlPlane
-from tests.e2e.definitions import definitions
-from tests.e2e.deployed import DEPLOY, apply, component, moved, objects, served
+from tests.e2e.definitions import define
+from tests.e2e.deployed import DEPLOY, apply, component, moved, objects
 from tests.unit.deploy.controllers import made
 
 pytestmark = pytest.mark.e2e
@@ -47,13 +46,7 @@ def control_plane(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def client(control_plane: Cluster) -> Iterator[Client]:
     """The administrator's client, once all kinds are served."""
     client = control_plane.client()
-    for definition in definitions():
-        # Too large for the annotation of a client-side apply, so it is created.
-        client.create(definition)
-        spec = definition["spec"]
-        version = next(item["name"] for item in spec["versions"] if item["served"])
-        kind = {"apiVersion": f"{spec['group']}/{version}", "kind": spec["names"]["kind"]}
-        wait_until(partial(served, client, kind), 60, what=f"{kind} is served")
+    define(client)
     yield client
     client.close()
 

