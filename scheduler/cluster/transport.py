@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 import urllib3
 from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
@@ -23,6 +25,7 @@ from urllib3.exceptions import (
 )
 
 from scheduler import __version__
+from scheduler.cluster.http1 import Connections, NoAnswerError, NotConnectedError
 from scheduler.errors import ClusterError
 
 CONNECTIONS = 32
@@ -37,7 +40,15 @@ _CHUNK = 1 << 16
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 
-_NEVER_SENT = (ConnectTimeoutError, NewConnectionError, ProxyError, SSLError)
+_NEVER_SENT = (
+    ConnectTimeoutError,
+    NewConnectionError,
+    NotConnectedError,
+    ProxyError,
+    SSLError,
+)
+_TARGET = re.compile(r"[!-~]+")
+_VALUE = re.compile(r"[ -~]+")
 
 
 class UnreachableError(ClusterError):
@@ -115,10 +126,18 @@ class Transport:
         # One pool for the one host: a manager looks it up anew, by parsing the URL, every time.
         manager: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
         self._pool = manager.connection_from_url(self._base)
-        self._prefix = urlsplit(self._base).path
+        parts = urlsplit(self._base)
+        self._prefix, self._host = parts.path, parts.netloc.rpartition("@")[2]
+        # A proxy has to be told whom it is to ask, unless it only carries TLS.
+        named = self._pool.proxy is not None and parts.scheme == "http"
+        self._root = self._base if named else parts.path
         self._token = ""
         self._token_until = 0.0
         self._timeout = urllib3.Timeout(connect=CONNECT_S, read=read_s)
+        self._pool.timeout = self._timeout
+        # Made by the pool, which knows certificates and names, and then used without it.
+        connect = cast("Callable[[], HTTPConnection]", self._pool._new_conn)
+        self._direct = Connections(connect, CONNECTIONS, read_s)
 
     @property
     def host(self) -> str:
@@ -151,12 +170,30 @@ class Transport:
 
     def close(self) -> None:
         """Close all idle connections."""
+        self._direct.close()
         self._pool.close()
 
     def _send(self, method: str, path: str, body: bytes | None, kind: str) -> Answer:
         with _translated(f"{method} {path.partition('?')[0]}"):
-            response = self._request(method, path, body, kind, self._timeout, True)
-        return Answer(response.status, response.data, _retry_after(response.headers))
+            if self._pool.proxy is not None:
+                return self._by_proxy(method, path, body, kind)
+            head = self._head(method, path, len(body or b""), kind)
+            reply = self._direct.ask(head + (body or b""), bounded=method != "GET")
+        return Answer(reply.status, reply.body, _seconds(reply.retry_after.decode("latin-1")))
+
+    def _by_proxy(self, method: str, path: str, body: bytes | None, kind: str) -> Answer:
+        response = self._request(method, path, body, kind, self._timeout, True)
+        retry_after = _seconds(response.headers.get("Retry-After", ""))
+        return Answer(response.status, response.data, retry_after)
+
+    def _head(self, method: str, path: str, length: int, kind: str) -> bytes:
+        target = self._prefix + path
+        if not _TARGET.fullmatch(target):
+            target = quote(target, safe="%/?&=:@!$'()*+,;~")
+        lines = [f"{method} {target} HTTP/1.1", f"Host: {self._host}"]
+        lines += [f"{name}: {value}" for name, value in self._headers(kind).items()]
+        lines.append(f"Content-Length: {length}\r\n\r\n")
+        return "\r\n".join(lines).encode("ascii")
 
     def _request(
         self,
@@ -169,12 +206,13 @@ class Transport:
     ) -> urllib3.BaseHTTPResponse:
         return self._pool.urlopen(
             method,
-            self._prefix + path,
+            self._root + path,
             body=body,
             headers=self._headers(kind),
             timeout=timeout,
             retries=False,
             redirect=False,
+            assert_same_host=False,
             preload_content=preload,
         )
 
@@ -193,8 +231,10 @@ class Transport:
         now = time.monotonic()
         if now >= self._token_until:
             found = self._configuration.auth_settings().get("BearerToken")
-            self._token = str(found["value"] or "") if found else ""
-            self._token_until = now + TOKEN_S
+            token = str(found["value"] or "").strip() if found else ""
+            if token and not _VALUE.fullmatch(token):
+                raise UnreachableError("the bearer token has characters that no token may have")
+            self._token, self._token_until = token, now + TOKEN_S
         return self._token
 
 
@@ -216,9 +256,8 @@ def _with_query(path: str, query: Mapping[str, str] | None) -> str:
     return f"{path}?{urlencode(query)}" if query else path
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    stated = headers.get("Retry-After", "")
-    return float(stated) if stated.isdigit() else None
+def _seconds(stated: str) -> float | None:
+    return float(stated) if stated.isdecimal() else None
 
 
 @contextmanager
@@ -227,6 +266,8 @@ def _translated(what: str) -> Iterator[None]:
         yield
     except _NEVER_SENT as error:
         raise UnreachableError(f"{what}: the API server cannot be reached: {error}") from error
+    except NoAnswerError as error:
+        raise LostReplyError(f"{what}: {error}", timed_out=error.timed_out) from error
     except ReadTimeoutError as error:
         raise LostReplyError(f"{what}: no answer in time", timed_out=True) from error
     except (HTTPError, OSError) as error:
