@@ -113,6 +113,8 @@ class GangKey(NamedTuple):
     namespace: str
     name: str
     pod: bool = False
+    kind: str = ""
+    """As ``Declaration.kind``: a Job and a PyTorchJob of one name are two gangs."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}#pod" if self.pod else f"{self.namespace}/{self.name}"
@@ -187,6 +189,8 @@ class Declaration:
     options: Options = NO_OPTIONS
     group: GroupKey | None = None
     """The object that holds the minimum, when the pod itself does not."""
+    kind: str = ""
+    """``Kind.group`` of what the name belongs to; "" for one that stands by itself."""
 
 
 @dataclass(frozen=True, slots=True)

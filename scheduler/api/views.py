@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from scheduler.api import fit
 from scheduler.api.body import BodyTooLargeError, read_body
 from scheduler.api.domains import domains
 from scheduler.api.figures import figures
+from scheduler.api.lookup import named
 from scheduler.api.page import page
 from scheduler.api.stream import Streams
 from scheduler.errors import ClusterError, DecodeError
@@ -78,15 +79,14 @@ class Views:
     def gang(self, namespace: str, name: str) -> Response:
         """One gang."""
         key = f"{namespace}/{name}"
-        keys = (key, f"{key}#pod")
-        found = [gang for gang in self._service.gangs() if gang["key"] in keys]
-        return _json(found[0]) if found else _no_gang(key)
+        found = named(self._service.gangs(), key)
+        return _json(found[0]) if len(found) == 1 else _no_gang(key, found)
 
     def why(self, namespace: str, name: str) -> Response:
         """Why a gang is where it is."""
         key = f"{namespace}/{name}"
         found = self._service.why(key)
-        return _no_gang(key) if found is None else _json(found)
+        return _json(found) if found else _no_gang(key, named(self._service.gangs(), key))
 
     async def fit(self, request: Request) -> Response:
         """Whether pods that do not exist yet would start now, where, and what is missing."""
@@ -152,7 +152,10 @@ def _json(value: Mapping[str, Any], code: int = 200) -> Response:
     return Response(msgspec.json.encode(value), code, media_type="application/json")
 
 
-def _no_gang(key: str) -> Response:
+def _no_gang(key: str, alike: Sequence[Mapping[str, Any]]) -> Response:
+    if len(alike) > 1:
+        names = ", ".join(gang["key"] for gang in alike)
+        return _json({"error": f"gang {key} may be any of {names}: ask for one of them"}, 409)
     return _json({"error": f"there is no gang {key}; muster gangs and /v1/gangs list all"}, 404)
 
 

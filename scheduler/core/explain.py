@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from scheduler.core import planning, quantity
 from scheduler.core.gang import HELD, Gang, Reason, Stage, Status
+from scheduler.core.naming import find as find
+from scheduler.core.naming import title, titles
 from scheduler.core.state import State
 from scheduler.model import GangKey
 
@@ -14,15 +16,6 @@ from scheduler.model import GangKey
 def is_shown(gang: Gang) -> bool:
     """Whether the gang is listed: gangs of one only while they hold something."""
     return not gang.key.pod or bool(gang.count(Status.SEATED) or gang.reserved)
-
-
-def find(state: State, text: str) -> Gang | None:
-    """The gang ``namespace/name``, or ``namespace/pod#pod``, or the gang of one of that pod."""
-    namespace, _, name = text.partition("/")
-    base, mark, _ = name.partition("#")
-    keys = [GangKey(namespace, base, pod=True)] if mark else []
-    keys += [GangKey(namespace, name), GangKey(namespace, name, pod=True)]
-    return next((state.gangs[key] for key in keys if key in state.gangs), None)
 
 
 def reason(gang: Gang) -> str:
@@ -69,9 +62,10 @@ def gang_view(state: State, gang: Gang) -> dict[str, Any]:
 def gangs(state: State) -> list[dict[str, Any]]:
     """All gangs that are shown, by name."""
     shown = [gang for _, gang in sorted(state.gangs.items()) if is_shown(gang)]
+    name = titles(state)
     return [
         {
-            "key": str(gang.key),
+            "key": name(gang.key),
             **gang_view(state, gang),
             "code": gang.life.reason.value if gang.life else "",
             "priority": gang.priority,
@@ -85,10 +79,10 @@ def gangs(state: State) -> list[dict[str, Any]]:
 def snapshot_state(state: State) -> dict[str, Any]:
     """Gangs, reservations, free room and bound pods, as the ``state`` op of a replay shows them."""
     names = sorted(node.name for node in state.ledger.nodes())
-    given_up = _given_up(state)
+    given_up, name_of = _given_up(state), titles(state)
     shown = {
         "gangs": {
-            str(key): gang_view(state, gang)
+            name_of(key): gang_view(state, gang)
             for key, gang in sorted(state.gangs.items())
             if is_shown(gang)
         },
@@ -152,20 +146,22 @@ def _amounts(state: State, requests: Mapping[str, int]) -> dict[str, int | str]:
 
 def nodes(state: State) -> list[dict[str, Any]]:
     """Every node with its path, its accelerators, and which gangs hold how many of them."""
-    topology = state.topology()
+    topology, name_of = state.topology(), titles(state)
     return [
         {
             "name": node.name,
             "path": list(topology.path(node.name)),
             "ready": node.ready,
             "cordoned": node.unschedulable,
-            **_accelerators(state, node.name),
+            **_accelerators(state, node.name, name_of),
         }
         for node in sorted(state.ledger.nodes(), key=lambda node: node.name)
     ]
 
 
-def _accelerators(state: State, name: str) -> dict[str, Any]:
+def _accelerators(
+    state: State, name: str, name_of: Callable[[GangKey], str]
+) -> dict[str, Any]:
     node = state.node(name)
     have = node.allocatable if node else {}
     by_gang: dict[str, int] = {}
@@ -178,7 +174,8 @@ def _accelerators(state: State, name: str) -> dict[str, Any]:
             reserved += count
         else:
             used += count
-        key = str(state.gang_of.get(uid) or "other")
+        gang = state.gang_of.get(uid)
+        key = name_of(gang) if gang is not None else "other"
         by_gang[key] = by_gang.get(key, 0) + count
     total = sum(n for key, n in have.items() if state.is_accelerator(key))
     return {
@@ -197,10 +194,15 @@ def levels(state: State) -> list[str]:
 def why(state: State, text: str) -> dict[str, Any] | None:
     """Why a gang waits: only what is known, never a guess. None if there is no such gang."""
     gang = find(state, text)
-    if gang is None or gang.life is None:
+    return why_of(state, gang) if gang is not None else None
+
+
+def why_of(state: State, gang: Gang) -> dict[str, Any] | None:
+    """Why this gang waits; None before it was judged at all."""
+    if gang.life is None:
         return None
     found: dict[str, Any] = {
-        "gang": str(gang.key),
+        "gang": title(state, gang.key),
         "state": gang.stage.value,
         "never": gang.life.reason in (Reason.NEVER, Reason.FAULT),
         "reason": reason(gang),
@@ -259,8 +261,9 @@ def _blockers(state: State, gang: Gang) -> list[str]:
         for name in state.pods[uid].requests
         if state.is_accelerator(name)
     }
+    name = titles(state)
     return [
-        str(key)
+        name(key)
         for key, other in sorted(state.gangs.items())
         if key != gang.key
         and (other.memory.lost or other.memory.ahead or _holds(state, other, wanted))

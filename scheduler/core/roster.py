@@ -119,7 +119,7 @@ def gang_key(state: State, pod: Pod) -> GangKey | None:
         return None
     declaration = pod.declaration
     if declaration is not None and declaration.name and _is_gang(state, declaration.group):
-        return GangKey(pod.namespace, declaration.name)
+        return GangKey(pod.namespace, declaration.name, kind=declaration.kind)
     if pod.fault or state.accelerators(pod):
         return GangKey(pod.namespace, pod.name, pod=True)
     return None

@@ -8,6 +8,7 @@ from typing import Any
 
 from scheduler.core import explain
 from scheduler.core.gang import Gang, Status
+from scheduler.core.naming import titles
 from scheduler.core.state import State
 
 SHOWN = 5
@@ -17,11 +18,11 @@ Why = Mapping[str, Any]
 
 
 def answer(state: State, gang: Gang) -> dict[str, Any] | None:
-    """All of ``explain.why``, the gang in figures, and ``next``: what has to happen, for people.
+    """All of ``explain.why_of``, the gang in figures, and ``next``: what has to happen, for people.
 
     ``held_there`` names the gangs that hold accelerators in ``best_domain``.
     """
-    found = explain.why(state, str(gang.key))
+    found = explain.why_of(state, gang)
     if found is None or gang.life is None:
         return None
     view = explain.gang_view(state, gang)
@@ -39,6 +40,7 @@ def holders(state: State, domain: Sequence[str | None], asking: Gang) -> list[di
     """Other gangs with accelerators in a domain, and how many, the largest first. O(pods)."""
     topology, depth, inside = state.topology(), len(domain), tuple(domain)
     held: Counter[str] = Counter()
+    name = titles(state)
     for key, gang in sorted(state.gangs.items()):
         if key == asking.key:
             continue
@@ -49,7 +51,7 @@ def holders(state: State, domain: Sequence[str | None], asking: Gang) -> list[di
         ):
             node = state.ledger.where(uid)
             if node is not None and topology.path(node)[:depth] == inside:
-                held[str(key)] += state.accelerators(state.pods[uid])
+                held[name(key)] += state.accelerators(state.pods[uid])
     largest = sorted(((-count, name) for name, count in held.items() if count))[:SHOWN]
     return [{"gang": name, "accelerators": -count} for count, name in largest]
 

@@ -187,7 +187,7 @@ def _completed(source: PodSource, found: Declaration, near: Options, ours: Optio
     options = _with_itself(lay(lay(own, near), ours), source.namespace, found.name)
     # Who states a minimum by our own keys need not have the workload read for another one.
     spared = found.group is not None and is_owner(found.group) and states_minimum(ours)
-    return Declaration(found.name, found.dialect, options, None if spared else found.group)
+    return replace(found, options=options, group=None if spared else found.group)
 
 
 def _closeness(annotations: Json) -> Options | Fault:

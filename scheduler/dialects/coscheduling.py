@@ -10,12 +10,14 @@ from scheduler.model import Declaration, GroupKey, Options
 __all__ = ["KINDS", "NAME", "OWNERS", "read_group", "read_pod"]
 
 NAME = "coscheduling"
-KINDS = ("PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.sigs.k8s.io")
+KIND = "PodGroup.scheduling.x-k8s.io"
+"""What all its spellings name, with or without an object."""
+KINDS = (KIND, "PodGroup.scheduling.sigs.k8s.io")
 """``Kind.group`` of the objects that :func:`read_group` reads, of any version."""
 OWNERS: tuple[str, ...] = ()
 
 _LABELS = {
-    "scheduling.x-k8s.io/pod-group": "PodGroup.scheduling.x-k8s.io",
+    "scheduling.x-k8s.io/pod-group": KIND,
     "pod-group.scheduling.sigs.k8s.io": "PodGroup.scheduling.sigs.k8s.io",
 }
 _PREFIXES = ("pod-group.scheduling.sigs.k8s.io/", "pod-group.scheduling.x-k8s.io/")
@@ -36,7 +38,7 @@ def _grouped(label: str, kind: str, value: object, namespace: str) -> Declaratio
     name = values.name(value)
     if isinstance(name, Fault):
         return Fault(f"{label}: {name.reason}")
-    return Declaration(name, NAME, group=GroupKey(kind, namespace, name))
+    return Declaration(name, NAME, group=GroupKey(kind, namespace, name), kind=KIND)
 
 
 def _alone(prefix: str, value: object, labels: Json) -> Declaration | Fault:
@@ -45,11 +47,11 @@ def _alone(prefix: str, value: object, labels: Json) -> Declaration | Fault:
         return Fault(f"{prefix}name: {name.reason}")
     stated = labels.get(prefix + "min-available")
     if stated is None:
-        return Declaration(name, NAME)
+        return Declaration(name, NAME, kind=KIND)
     least = values.count(stated)
     if isinstance(least, Fault):
         return Fault(f"{prefix}min-available: {least.reason}")
-    return Declaration(name, NAME, Options(min_available=least))
+    return Declaration(name, NAME, Options(min_available=least), kind=KIND)
 
 
 def read_group(obj: Json) -> GroupTerms:

@@ -20,6 +20,7 @@ KINDS: tuple[str, ...] = ()
 OWNERS: tuple[str, ...] = ()
 
 _SPEC = "hivedscheduler.microsoft.com/pod-scheduling-spec"
+_KIND = "AffinityGroup.hivedscheduler.microsoft.com"
 _LONGEST = 16_384
 """Characters of the annotation; a real one has some hundred."""
 
@@ -65,4 +66,5 @@ def _declared(group: Json) -> Declaration | Fault:
         if isinstance(number, Fault):
             return Fault(f"{_SPEC}: affinityGroup.members[{at}].podNumber: {number.reason}")
         total += number
-    return Declaration(name, NAME, Options(min_available=total or None, size=total or None))
+    options = Options(min_available=total or None, size=total or None)
+    return Declaration(name, NAME, options, kind=_KIND)

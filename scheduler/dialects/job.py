@@ -34,10 +34,11 @@ def read_pod(source: PodSource) -> Found:
     if isinstance(found, Fault):
         return found
     if found is None:
-        return Declaration(name, NAME, NO_OPTIONS, GroupKey(KIND, source.namespace, name))
+        return Declaration(name, NAME, NO_OPTIONS, GroupKey(KIND, source.namespace, name), KIND)
     if found.size == 1:
         return None
-    return Declaration(name, NAME, Options(min_available=found.least, size=found.size))
+    options = Options(min_available=found.least, size=found.size)
+    return Declaration(name, NAME, options, kind=KIND)
 
 
 def read_group(obj: Json) -> GroupTerms:

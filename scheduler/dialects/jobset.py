@@ -32,6 +32,9 @@ KIND = "JobSet.jobset.x-k8s.io"
 KINDS: tuple[str, ...] = ()
 OWNERS = (KIND,)
 
+_JOBS = "Job.batch"
+_INITIALIZER = "ReplicatedJob.jobset.x-k8s.io"
+
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 
 _SET = "jobset.sigs.k8s.io/jobset-name"
@@ -58,7 +61,7 @@ def read_pod(source: PodSource) -> Found:
         return Fault(f"{_SET}: {name.reason}")
     role = source.value(_ROLE)
     if role in _INITIALIZERS:
-        return Declaration(f"{name}-{role}", NAME)
+        return Declaration(f"{name}-{role}", NAME, kind=_INITIALIZER)
     if is_exclusive(source.annotations):
         return _exclusive(source, name)
     return _whole(source, name)
@@ -84,8 +87,8 @@ def _whole(source: PodSource, name: str) -> Declaration | Fault:
         return found
     options = NO_OPTIONS if found is None else Options(min_available=found.least, size=found.size)
     if found is not None and source.value(_ROLE) in _TRAINERS:
-        return Declaration(name, NAME, options)
-    return Declaration(name, NAME, options, GroupKey(KIND, source.namespace, name))
+        return Declaration(name, NAME, options, kind=KIND)
+    return Declaration(name, NAME, options, GroupKey(KIND, source.namespace, name), KIND)
 
 
 # ── exclusive topology ──
@@ -99,7 +102,7 @@ def _exclusive(source: PodSource, name: str) -> Declaration | Fault:
     partners = _siblings(source.namespace, prefix, found[_REPLICAS])
     options = Options(required=found[EXCLUSIVE], first=1, partners=partners)
     gang = f"{prefix}-{found[_JOB]}"
-    return Declaration(gang, NAME, options, GroupKey("Job.batch", source.namespace, gang))
+    return Declaration(gang, NAME, options, GroupKey(_JOBS, source.namespace, gang), _JOBS)
 
 
 @lru_cache(maxsize=1024)  # all pods of a JobSet have the same

@@ -39,7 +39,7 @@ def read_pod(source: PodSource) -> Found:
     name = values.group_name(value)
     if isinstance(name, Fault):
         return Fault(f"{_GROUP}: {name.reason}")
-    return Declaration(name, NAME, group=GroupKey(KIND, source.namespace, name))
+    return Declaration(name, NAME, group=GroupKey(KIND, source.namespace, name), kind=KIND)
 
 
 def read_topology(annotations: Json) -> Options | Fault:

@@ -51,7 +51,7 @@ def read_pod(source: PodSource) -> Found:
     if isinstance(options, Fault):
         return options
     laid = lay(named.options, options)
-    return Declaration(named.name, NAME, laid, named.group)
+    return replace(named, dialect=NAME, options=laid)
 
 
 def read_annotations(annotations: Json) -> Options | Fault:
@@ -88,7 +88,7 @@ def _named(source: PodSource) -> Found:
     name = values.name(stated)
     if isinstance(name, Fault):
         return Fault(f"{PREFIX}name: {name.reason}")
-    return Declaration(name, NAME)
+    return Declaration(name, NAME, kind=coscheduling.KIND)
 
 
 def _total(value: object) -> int | Fault | None:

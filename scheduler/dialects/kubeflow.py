@@ -30,6 +30,8 @@ _BY_OPERATOR = {
     "jaxjob-controller": "JAXJob.kubeflow.org",
 }
 OWNERS = tuple(dict.fromkeys(_BY_OPERATOR.values()))
+_ANY = "Job.kubeflow.org"
+"""The kind of a job whose operator is not known."""
 
 _JOB = "training.kubeflow.org/job-name"
 _OPERATOR = "training.kubeflow.org/operator-name"
@@ -47,11 +49,12 @@ def read_pod(source: PodSource) -> Found:
     found = environment.nodes(source.spec)
     if isinstance(found, Fault):
         return found
-    if found is not None:
-        return Declaration(name, NAME, Options(min_available=found.least, size=found.size))
     kind = _BY_OPERATOR.get(text(source.value(_OPERATOR)))
+    if found is not None:
+        options = Options(min_available=found.least, size=found.size)
+        return Declaration(name, NAME, options, kind=kind or _ANY)
     group = GroupKey(kind, source.namespace, name) if kind else None
-    return Declaration(name, NAME, NO_OPTIONS, group)
+    return Declaration(name, NAME, NO_OPTIONS, group, kind or _ANY)
 
 
 def made_group(source: PodSource, group: str) -> bool:

@@ -21,6 +21,7 @@ NAME = "kueue"
 KINDS: tuple[str, ...] = ()
 OWNERS: tuple[str, ...] = ()
 
+_KIND = "Workload.kueue.x-k8s.io"
 _PREFIX = "kueue.x-k8s.io/"
 _GROUP = _PREFIX + "pod-group-name"
 _TOTAL = _PREFIX + "pod-group-total-count"
@@ -47,7 +48,7 @@ def read_pod(source: PodSource) -> Found:
     total = values.count(source.value(_TOTAL))
     if isinstance(total, Fault):
         return Fault(f"{_TOTAL}: {total.reason}")
-    return Declaration(name, NAME, Options(min_available=total, size=total))
+    return Declaration(name, NAME, Options(min_available=total, size=total), kind=_KIND)
 
 
 def read_topology(annotations: Json) -> Options | Fault:

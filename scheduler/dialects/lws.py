@@ -49,7 +49,7 @@ def read_pod(source: PodSource) -> Found:
     if isinstance(options, Fault):
         return options
     key = GroupKey(KIND, source.namespace, name)
-    return Declaration(f"{name}-{group}", NAME, lay(options, _phases(options)), key)
+    return Declaration(f"{name}-{group}", NAME, lay(options, _phases(options)), key, KIND)
 
 
 def made_group(source: PodSource, group: str) -> bool:

@@ -27,7 +27,7 @@ def read_pod(source: PodSource) -> Found:
     name = mapping(group).get("podGroupName")
     if not isinstance(name, str) or not (is_label_value(name) or is_object_name(name)):
         return Fault(f"{_FIELD}: {quoted(name)} is not the name of an object")
-    return Declaration(name, NAME, group=GroupKey(KIND, source.namespace, name))
+    return Declaration(name, NAME, group=GroupKey(KIND, source.namespace, name), kind=KIND)
 
 
 def read_group(obj: Json) -> GroupTerms:

@@ -31,7 +31,7 @@ def read_pod(source: PodSource) -> Found:
     name = values.name(stated)
     if isinstance(name, Fault):
         return Fault(f"{_CLUSTER}: {name.reason}")
-    return Declaration(name, NAME, NO_OPTIONS, GroupKey(KIND, source.namespace, name))
+    return Declaration(name, NAME, NO_OPTIONS, GroupKey(KIND, source.namespace, name), KIND)
 
 
 def read_group(obj: Json) -> GroupTerms:

@@ -56,7 +56,7 @@ def _declared(source: PodSource, key: str, value: object, kind: str) -> Found:
     stated = read_table(source.annotations, {MIN_MEMBER: ("min_available", values.count)})
     if isinstance(stated, Fault):
         return stated
-    return Declaration(name, NAME, stated, GroupKey(kind, source.namespace, name))
+    return Declaration(name, NAME, stated, GroupKey(kind, source.namespace, name), kind)
 
 
 def read_topology(annotations: Json) -> Options | Fault:

@@ -22,6 +22,7 @@ NAME = "yunikorn"
 KINDS: tuple[str, ...] = ()
 OWNERS: tuple[str, ...] = ()
 
+_KIND = "Application.yunikorn.apache.org"
 _PREFIX = "yunikorn.apache.org/"
 _TASK_GROUP = _PREFIX + "task-group-name"
 _TASK_GROUPS = _PREFIX + "task-groups"
@@ -38,7 +39,9 @@ def read_pod(source: PodSource) -> Found:
     if name is None or isinstance(name, Fault):
         return name
     options = _options(source)
-    return options if isinstance(options, Fault) else Declaration(name, NAME, options)
+    if isinstance(options, Fault):
+        return options
+    return Declaration(name, NAME, options, kind=_KIND)
 
 
 def _application(source: PodSource) -> str | Fault | None:

@@ -276,6 +276,15 @@ class TestViews:
         assert site.client.get("/v1/gangs/t/a").json()["state"] == "queued"
         assert site.client.get("/v1/gangs/t/a/why").json()["reason"] == "no room"
 
+    def test_of_two_gangs_with_one_name_the_kind_tells(self, site: Site) -> None:
+        kinds = ("t/c#Job.batch", "t/c#PyTorchJob.kubeflow.org")
+        site.engine.gang_list += [{"key": key, "state": "forming"} for key in kinds]
+        for path in ("/v1/gangs/t/c", "/v1/gangs/t/c/why"):
+            answer = site.client.get(path)
+            assert answer.status_code == 409
+            assert all(kind in answer.json()["error"] for kind in kinds)
+        assert site.client.get("/v1/gangs/t/c%23job").json()["key"] == kinds[0]
+
     @pytest.mark.parametrize("path", ["/v1/gangs/t/b", "/v1/gangs/t/b/why"])
     def test_an_unknown_gang_is_named(self, site: Site, path: str) -> None:
         reply = site.client.get(path)

@@ -5,9 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler import decode
-from scheduler.model import Declaration, Group, Options, Pod
+from scheduler.model import NO_OPTIONS, Declaration, Group, GroupKey, Options, Pod
 
 Json = dict[str, Any]
+
+KINDS = {
+    "muster": "",
+    "native": "PodGroup.scheduling.k8s.io",
+    "coscheduling": "PodGroup.scheduling.x-k8s.io",
+    "koordinator": "PodGroup.scheduling.x-k8s.io",
+    "kueue": "Workload.kueue.x-k8s.io",
+    "kai": "PodGroup.scheduling.run.ai",
+    "yunikorn": "Application.yunikorn.apache.org",
+    "hived": "AffinityGroup.hivedscheduler.microsoft.com",
+    "leaderworkerset": "LeaderWorkerSet.leaderworkerset.x-k8s.io",
+    "kubeflow": "PyTorchJob.kubeflow.org",
+    "jobset": "JobSet.jobset.x-k8s.io",
+    "kuberay": "RayCluster.ray.io",
+    "job": "Job.batch",
+}
+"""Dialect -> the kind whose names it uses; Volcano's is that of the object."""
+
+
+def stated_gang(
+    name: str,
+    dialect: str,
+    options: Options = NO_OPTIONS,
+    group: GroupKey | None = None,
+    kind: str = "",
+) -> Declaration:
+    """A declaration of the dialect's own kind; with ``group``, where it is one that is read."""
+    by_group = group is not None and dialect in ("volcano", "kubeflow")
+    known = group.kind if group is not None and by_group else KINDS[dialect]
+    return Declaration(name, dialect, options, group, kind or known)
 
 
 def read(pod: Json) -> Pod:

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from scheduler.model import Declaration, Options
+from scheduler.model import Options
 from tests.unit.dialects.controller_pods import hived
-from tests.unit.dialects.reading import annotated, declared, fault, read
+from tests.unit.dialects.reading import annotated, declared, fault, read, stated_gang
 
 SPEC = "hivedscheduler.microsoft.com/pod-scheduling-spec"
 
 
 def test_an_affinity_group_is_a_gang() -> None:
     found = declared(hived("a", "team/job1", [(1, 8), (3, 4)]))
-    assert found == Declaration("team.job1", "hived", Options(min_available=4, size=4))
+    assert found == stated_gang("team.job1", "hived", Options(min_available=4, size=4))
 
 
 def test_a_pod_without_a_group_is_alone() -> None:

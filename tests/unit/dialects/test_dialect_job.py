@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
-from scheduler.model import Declaration, GroupKey, Options
+from scheduler.model import GroupKey, Options
 from tests.builders import OURS
 from tests.unit.dialects.controller_pods import env, job, job_pod
-from tests.unit.dialects.reading import annotated, declared, fault, group, labelled, read, terms
+from tests.unit.dialects.reading import (
+    annotated,
+    declared,
+    fault,
+    group,
+    labelled,
+    read,
+    stated_gang,
+    terms,
+)
 
 KEY = GroupKey("Job.batch", "t", "train")
 MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
@@ -17,7 +26,7 @@ MIN_MEMBER = "scheduling.volcano.sh/group-min-member"
 
 def test_a_pod_has_its_job_read() -> None:
     found = read(job_pod("train", 3))
-    assert found.declaration == Declaration("train", "job", group=KEY)
+    assert found.declaration == stated_gang("train", "job", group=KEY)
     assert found.index == 3
 
 
@@ -68,7 +77,7 @@ def test_a_job_that_cannot_be_used_says_where(made: Any, path: str) -> None:
     ],
 )
 def test_the_environment_makes_any_job_a_gang(variables: Any, options: Options) -> None:
-    assert declared(job_pod("train", 0, variables=variables)) == Declaration(
+    assert declared(job_pod("train", 0, variables=variables)) == stated_gang(
         "train", "job", options
     )
 
@@ -80,7 +89,7 @@ def test_jobs_of_one_node_each_are_no_gang() -> None:
 
 def test_a_minimum_by_our_own_keys_spares_the_look_at_the_job() -> None:
     stated = annotated(job_pod("train", 0), {OURS + "min-available": "3"})
-    assert declared(stated) == Declaration("train", "job", Options(min_available=3))
+    assert declared(stated) == stated_gang("train", "job", Options(min_available=3))
     other = annotated(job_pod("train", 0), {OURS + "timeout": "30s"})
     assert declared(other).group == KEY
 

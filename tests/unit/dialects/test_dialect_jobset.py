@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler import decode
-from scheduler.model import Declaration, GroupKey, Options
+from scheduler.model import GroupKey, Options
 from tests.unit.dialects.controller_pods import (
     env,
     job,
@@ -16,10 +16,20 @@ from tests.unit.dialects.controller_pods import (
     replicated,
     trainer,
 )
-from tests.unit.dialects.reading import annotated, declared, fault, group, labelled, read, terms
+from tests.unit.dialects.reading import (
+    annotated,
+    declared,
+    fault,
+    group,
+    labelled,
+    read,
+    stated_gang,
+    terms,
+)
 
 KEY = GroupKey("JobSet.jobset.x-k8s.io", "t", "train")
 PREFIX = "jobset.sigs.k8s.io/"
+JOBS = "Job.batch"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 PLUGINS = "scheduling.x-k8s.io/pod-group"
 VOLCANO = "scheduling.k8s.io/group-name"
@@ -28,7 +38,7 @@ STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 def test_all_pods_of_a_jobset_are_one_gang_and_each_replicated_job_a_role() -> None:
     found = read(jobset("workers", 1, 2, replicas=2))
-    assert found.declaration == Declaration("train", "jobset", Options(role="workers"), KEY)
+    assert found.declaration == stated_gang("train", "jobset", Options(role="workers"), KEY)
     assert (found.index, found.fault) == (2, "")
     assert found.owner is not None
     assert found.owner.kind == "JobSet"
@@ -168,8 +178,8 @@ def test_with_an_exclusive_topology_each_job_is_a_gang_admitted_with_its_sibling
         first=1,
         partners=(("t", "train-slice-0"), ("t", "train-slice-1")),
     )
-    assert declared(pod) == Declaration(
-        "train-slice-1", "jobset", options, GroupKey("Job.batch", "t", "train-slice-1")
+    assert declared(pod) == stated_gang(
+        "train-slice-1", "jobset", options, GroupKey(JOBS, "t", "train-slice-1"), JOBS
     )
 
 
@@ -214,7 +224,7 @@ def test_a_value_that_cannot_be_read_is_named(key: str, value: str) -> None:
 
 def test_the_trainers_of_a_trainjob_need_no_look_at_the_jobset() -> None:
     found = read(trainer("node", 1, nodes="4"))
-    assert found.declaration == Declaration(
+    assert found.declaration == stated_gang(
         "train", "jobset", Options(min_available=4, size=4, role="node")
     )
     assert found.index == 1
@@ -222,7 +232,9 @@ def test_the_trainers_of_a_trainjob_need_no_look_at_the_jobset() -> None:
 
 @pytest.mark.parametrize("role", ["dataset-initializer", "model-initializer"])
 def test_an_initializer_is_a_gang_of_its_own(role: str) -> None:
-    assert declared(trainer(role)) == Declaration(f"train-{role}", "jobset", Options(role=role))
+    assert declared(trainer(role)) == stated_gang(
+        f"train-{role}", "jobset", Options(role=role), kind="ReplicatedJob.jobset.x-k8s.io"
+    )
 
 
 @pytest.mark.parametrize("role", ["node", "dataset-initializer"])

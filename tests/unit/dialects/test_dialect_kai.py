@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.model import Declaration, GroupKey, Options
+from scheduler.model import GroupKey, Options
 from tests.unit.dialects.controller_pods import job_pod, kai, kai_group
-from tests.unit.dialects.reading import annotated, declared, fault, group
+from tests.unit.dialects.reading import annotated, declared, fault, group, stated_gang
 
 KEY = GroupKey("PodGroup.scheduling.run.ai", "t", "pg-train-1")
 PREFIX = "kai.scheduler/"
@@ -20,7 +20,7 @@ def sub(name: str, least: int | None = None, level: str = "", **more: Any) -> di
 
 
 def test_a_pod_names_its_group_and_its_sub_group() -> None:
-    assert declared(kai("a")) == Declaration("pg-train-1", "kai", group=KEY)
+    assert declared(kai("a")) == stated_gang("pg-train-1", "kai", group=KEY)
     assert declared(kai("a", subgroup="workers")).options == Options(role="workers")
 
 

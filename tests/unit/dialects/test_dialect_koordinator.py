@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
-from scheduler.model import Declaration, GroupKey, Options
+from scheduler.model import GroupKey, Options
 from tests.builders import pod_group
 from tests.unit.dialects.controller_pods import koordinator
-from tests.unit.dialects.reading import annotated, declared, fault, labelled, read, terms
+from tests.unit.dialects.reading import (
+    annotated,
+    declared,
+    fault,
+    labelled,
+    read,
+    stated_gang,
+    terms,
+)
 
 PREFIX = "gang.scheduling.koordinator.sh/"
 CURRENT = "scheduling.x-k8s.io/pod-group"
@@ -40,7 +48,7 @@ OLDER = "pod-group.scheduling.sigs.k8s.io"
     ids=str,
 )
 def test_a_gang_by_annotations_needs_no_object(keys: dict[str, str], options: Options) -> None:
-    assert declared(koordinator("A-0", **keys)) == Declaration("A", "koordinator", options)
+    assert declared(koordinator("A-0", **keys)) == stated_gang("A", "koordinator", options)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +86,7 @@ def test_a_value_that_cannot_be_read_is_named(key: str, value: str) -> None:
 )
 def test_a_label_names_the_gang_before_the_annotation(label: str, kind: str) -> None:
     pod = labelled(koordinator("A-0", min_available="3"), {label: "B"})
-    assert declared(pod) == Declaration(
+    assert declared(pod) == stated_gang(
         "B", "koordinator", Options(min_available=3), GroupKey(kind, "t", "B")
     )
 
@@ -86,7 +94,7 @@ def test_a_label_names_the_gang_before_the_annotation(label: str, kind: str) -> 
 def test_the_annotation_wins_over_the_label_with_the_minimum() -> None:
     oldest = {OLDER + "/name": "B", OLDER + "/min-available": "2"}
     pod = annotated(labelled(koordinator("A-0"), oldest), {PREFIX + "min-available": "3"})
-    assert declared(pod) == Declaration("B", "koordinator", Options(min_available=3))
+    assert declared(pod) == stated_gang("B", "koordinator", Options(min_available=3))
 
 
 def test_a_label_alone_stays_with_the_scheduler_plugins_project() -> None:

@@ -6,9 +6,18 @@ from typing import Any
 
 import pytest
 
-from scheduler.model import Declaration, GroupKey, Options
+from scheduler.model import GroupKey, Options
 from tests.unit.dialects.controller_pods import env, kubeflow, kubeflow_job, mpi, mpi_job, template
-from tests.unit.dialects.reading import annotated, declared, fault, group, labelled, read, terms
+from tests.unit.dialects.reading import (
+    annotated,
+    declared,
+    fault,
+    group,
+    labelled,
+    read,
+    stated_gang,
+    terms,
+)
 
 PREFIX = "training.kubeflow.org/"
 PLUGINS = "scheduling.x-k8s.io/pod-group"
@@ -30,7 +39,7 @@ def test_the_environment_states_the_size_in_pods(
 ) -> None:
     found = declared(kubeflow("worker", 1, variables=variables))
     options = Options(min_available=least, size=size, role="worker")
-    assert found == Declaration("mnist", "kubeflow", options)
+    assert found == stated_gang("mnist", "kubeflow", options)
 
 
 def test_master_and_worker_are_roles_with_indexes_of_their_own() -> None:
@@ -150,8 +159,8 @@ def test_a_stated_minimum_does_not_bring_the_late_launcher_back() -> None:
 def test_launcher_and_workers_are_one_gang() -> None:
     launcher, worker = declared(mpi("launcher")), declared(mpi("worker", 2))
     key = GroupKey("MPIJob.kubeflow.org", "t", "pi")
-    assert launcher == Declaration("pi", "kubeflow", Options(role="launcher"), key)
-    assert worker == Declaration("pi", "kubeflow", Options(role="worker"), key)
+    assert launcher == stated_gang("pi", "kubeflow", Options(role="launcher"), key)
+    assert worker == stated_gang("pi", "kubeflow", Options(role="worker"), key)
 
 
 def test_the_pod_group_of_the_mpi_operator_counts_a_launcher_that_is_not_there() -> None:

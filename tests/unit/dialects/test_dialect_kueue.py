@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.model import Declaration, Options
+from scheduler.model import Options
 from tests.unit.dialects.controller_pods import job_pod, kueue
-from tests.unit.dialects.reading import annotated, declared, fault, labelled, read
+from tests.unit.dialects.reading import annotated, declared, fault, labelled, read, stated_gang
 
 PREFIX = "kueue.x-k8s.io/"
 GROUP, TOTAL = PREFIX + "pod-group-name", PREFIX + "pod-group-total-count"
@@ -15,7 +15,7 @@ LAYERS = PREFIX + "podset-slice-required-topology-constraints"
 
 def test_a_pod_group_is_all_or_nothing() -> None:
     found = read(kueue(1, 3))
-    assert found.declaration == Declaration("A", "kueue", Options(min_available=3, size=3))
+    assert found.declaration == stated_gang("A", "kueue", Options(min_available=3, size=3))
     assert (found.index, found.fault) == (1, "")
 
 

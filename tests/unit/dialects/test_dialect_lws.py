@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.model import Declaration, GroupKey, Options
+from scheduler.model import GroupKey, Options
 from tests.unit.dialects.controller_pods import env, lws, lws_set
-from tests.unit.dialects.reading import annotated, declared, fault, group, labelled, read, terms
+from tests.unit.dialects.reading import (
+    annotated,
+    declared,
+    fault,
+    group,
+    labelled,
+    read,
+    stated_gang,
+    terms,
+)
 
 PREFIX = "leaderworkerset.sigs.k8s.io/"
 KEY = GroupKey("LeaderWorkerSet.leaderworkerset.x-k8s.io", "t", "serve")
@@ -15,7 +24,7 @@ VOLCANO = "scheduling.k8s.io/group-name"
 
 def test_a_group_is_a_gang_of_its_size_with_a_leader() -> None:
     leader, worker = read(lws(0, 4, group=2)), read(lws(3, 4, group=2))
-    assert leader.declaration == Declaration(
+    assert leader.declaration == stated_gang(
         "serve-2", "leaderworkerset", Options(min_available=4, size=4, role="leader"), KEY
     )
     assert worker.declaration is not None

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler import decode
-from scheduler.model import Communication, Declaration, GroupKey, Options, Pod, Start
+from scheduler.model import Communication, GroupKey, Options, Pod, Start
 from tests.builders import OURS, in_group, pod, pod_group
+from tests.unit.dialects.reading import stated_gang
 
 
 def read(**changes: Any) -> Pod:
@@ -75,7 +76,7 @@ def test_labels_say_the_same_as_annotations_and_annotations_win() -> None:
     labels = {OURS + "gang": "A", OURS + "min-available": "2"}
     assert read(labels=labels) != read()
     both = read(labels=labels, annotations={OURS + "gang": "B"})
-    assert both.declaration == Declaration("B", "muster", Options(min_available=2))
+    assert both.declaration == stated_gang("B", "muster", Options(min_available=2))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_labels_say_the_same_as_annotations_and_annotations_win() -> None:
 )
 def test_a_gangs_name_has_the_syntax_of_a_label_value(name: str) -> None:
     found = read(gang=name)
-    assert found.declaration == Declaration(name, "muster")
+    assert found.declaration == stated_gang(name, "muster")
     assert found.fault == ""
 
 
@@ -214,7 +215,7 @@ def test_all_bad_keys_are_named_at_once_and_the_gang_stays_known() -> None:
         OURS + "min-available",
         OURS + "timeout",
     ]
-    assert found.declaration == Declaration("A", "muster")
+    assert found.declaration == stated_gang("A", "muster")
 
 
 def test_a_bad_name_and_a_bad_option_are_both_named() -> None:
@@ -233,17 +234,17 @@ def test_a_bad_pod_harms_no_other() -> None:
 
 def test_options_without_a_gang_are_those_of_a_gang_of_one() -> None:
     found = read(gpu=1, options={"max-runtime": "2h"})
-    assert found.declaration == Declaration("", "muster", Options(max_runtime=7200.0))
+    assert found.declaration == stated_gang("", "muster", Options(max_runtime=7200.0))
 
 
 def test_our_gang_wins_over_a_native_group() -> None:
     found = read(gang="B", **in_group("A"))
-    assert found.declaration == Declaration("B", "muster")
+    assert found.declaration == stated_gang("B", "muster")
 
 
 def test_our_options_are_laid_over_the_gang_of_another_dialect() -> None:
     found = read(min=2, options={"start": "follow"}, **in_group("A"))
-    assert found.declaration == Declaration(
+    assert found.declaration == stated_gang(
         "A",
         "native",
         Options(min_available=2, start=Start.FOLLOW),

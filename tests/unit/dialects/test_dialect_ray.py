@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from scheduler.model import Declaration, GroupKey, Options
+from scheduler.model import GroupKey, Options
 from tests.unit.dialects.controller_pods import ray, ray_cluster
-from tests.unit.dialects.reading import declared, fault, group, labelled, read, terms
+from tests.unit.dialects.reading import declared, fault, group, labelled, read, stated_gang, terms
 
 KEY = GroupKey("RayCluster.ray.io", "t", "rc")
 
 
 def test_a_cluster_is_a_gang_of_a_head_and_worker_groups() -> None:
-    assert declared(ray("head")) == Declaration("rc", "kuberay", Options(role="head"), KEY)
-    assert declared(ray("worker")) == Declaration("rc", "kuberay", Options(role="gpus"), KEY)
+    assert declared(ray("head")) == stated_gang("rc", "kuberay", Options(role="head"), KEY)
+    assert declared(ray("worker")) == stated_gang("rc", "kuberay", Options(role="gpus"), KEY)
 
 
 def test_a_jobs_submitter_is_not_of_the_cluster() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.model import Declaration, GroupKey, Options
+from scheduler.model import GroupKey, Options
 from tests.builders import pod
 from tests.unit.dialects.controller_pods import template, volcano, volcano_group, volcano_job
-from tests.unit.dialects.reading import annotated, declared, fault, group, read, terms
+from tests.unit.dialects.reading import annotated, declared, fault, group, read, stated_gang, terms
 
 GROUP = "train-5f1c1a52-75f3-4f5e-a9f6-2d0a3f1f2c11"
 KEY = GroupKey("PodGroup.scheduling.volcano.sh", "t", GROUP)
@@ -21,14 +21,14 @@ TIER = "volcano.sh/network-topology-highest-tier"
 
 def test_a_pod_of_a_job_names_its_pod_group_its_task_and_its_index() -> None:
     found = read(volcano("worker", 2))
-    assert found.declaration == Declaration(GROUP, "volcano", Options(role="worker"), KEY)
+    assert found.declaration == stated_gang(GROUP, "volcano", Options(role="worker"), KEY)
     assert (found.index, found.fault) == (2, "")
 
 
 @pytest.mark.parametrize("key", NAMES)
 def test_either_annotation_names_the_group(key: str) -> None:
     found = declared(pod("t/x", annotations={key: "podgroup-1"}))
-    assert found == Declaration(
+    assert found == stated_gang(
         "podgroup-1", "volcano", group=GroupKey("PodGroup.scheduling.volcano.sh", "t", "podgroup-1")
     )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.model import Declaration, Options
+from scheduler.model import Options
 from tests.unit.dialects.controller_pods import yunikorn
-from tests.unit.dialects.reading import annotated, declared, fault, labelled, read
+from tests.unit.dialects.reading import annotated, declared, fault, labelled, read, stated_gang
 
 PREFIX = "yunikorn.apache.org/"
 TWO = {"master": 1, "worker": 3}
@@ -27,7 +27,7 @@ ROLES = (("master", 1), ("worker", 3))
 def test_task_groups_are_roles(
     task: str | None, groups: dict[str, int] | None, options: Options
 ) -> None:
-    assert declared(yunikorn("a", task, groups)) == Declaration("app-0001", "yunikorn", options)
+    assert declared(yunikorn("a", task, groups)) == stated_gang("app-0001", "yunikorn", options)
 
 
 def test_an_application_without_task_groups_is_no_gang() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from scheduler import decode, dialects
-from scheduler.model import Declaration, Group, GroupKey, Options, Pod
+from scheduler.model import Group, GroupKey, Options, Pod
 from tests.builders import in_group, pod, pod_group
+from tests.unit.dialects.reading import stated_gang
 
 NATIVE = "PodGroup.scheduling.k8s.io"
 CURRENT = "PodGroup.scheduling.x-k8s.io"
@@ -35,13 +36,13 @@ def native(version: str, spec: Any) -> dict[str, Any]:
 
 def test_a_pod_names_its_native_group() -> None:
     found = read(**in_group("A"))
-    assert found.declaration == Declaration("A", "native", group=GroupKey(NATIVE, "t", "A"))
+    assert found.declaration == stated_gang("A", "native", group=GroupKey(NATIVE, "t", "A"))
     assert found.fault == ""
 
 
 def test_a_native_groups_name_may_be_as_long_as_any_objects() -> None:
     name = "train." + "x" * 240
-    assert read(**in_group(name)).declaration == Declaration(
+    assert read(**in_group(name)).declaration == stated_gang(
         name, "native", group=GroupKey(NATIVE, "t", name)
     )
 
@@ -106,7 +107,7 @@ def test_a_native_group_that_cannot_be_used_says_why(spec: Any, fault: str) -> N
 @pytest.mark.parametrize(("kind", "key"), [("coscheduling", CURRENT), ("sigs", OLDER)])
 def test_a_label_names_the_pod_group(kind: str, key: str) -> None:
     found = read(**in_group("A", kind=kind))
-    assert found.declaration == Declaration("A", "coscheduling", group=GroupKey(key, "t", "A"))
+    assert found.declaration == stated_gang("A", "coscheduling", group=GroupKey(key, "t", "A"))
     same = group(pod_group("t/A", min=3, kind=kind, timeout=120))
     assert same.key == GroupKey(key, "t", "A")
     assert same.options == Options(min_available=3, timeout=120.0)
@@ -118,11 +119,11 @@ def test_the_current_label_wins_over_the_older_ones() -> None:
         "pod-group.scheduling.sigs.k8s.io": "old",
         OLDEST + "name": "oldest",
     }
-    assert read(labels=labels).declaration == Declaration(
+    assert read(labels=labels).declaration == stated_gang(
         "new", "coscheduling", group=GroupKey(CURRENT, "t", "new")
     )
     del labels["scheduling.x-k8s.io/pod-group"]
-    assert read(labels=labels).declaration == Declaration(
+    assert read(labels=labels).declaration == stated_gang(
         "old", "coscheduling", group=GroupKey(OLDER, "t", "old")
     )
 
@@ -130,10 +131,10 @@ def test_the_current_label_wins_over_the_older_ones() -> None:
 @pytest.mark.parametrize("prefix", [OLDEST, "pod-group.scheduling.x-k8s.io/"])
 def test_the_oldest_labels_need_no_object(prefix: str) -> None:
     labels = {prefix + "name": "A", prefix + "min-available": "3"}
-    assert read(labels=labels).declaration == Declaration(
+    assert read(labels=labels).declaration == stated_gang(
         "A", "coscheduling", Options(min_available=3)
     )
-    assert read(labels={prefix + "name": "A"}).declaration == Declaration("A", "coscheduling")
+    assert read(labels={prefix + "name": "A"}).declaration == stated_gang("A", "coscheduling")
 
 
 @pytest.mark.parametrize(
