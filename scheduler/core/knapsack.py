@@ -76,7 +76,7 @@ def cheapest_cover(items: Items, need: int, limits: Sequence[int] | None = None)
     """
     if not 0 < need <= int(items.caps.sum()):
         raise ValueError(f"{need} members cannot be covered by items that hold {items.caps.sum()}")
-    shared = _shared_depths(items.paths)
+    shared = shared_depths(items.paths)
     takes = _decide(items.caps, shared, _opening_costs(items, need, limits), need)
     return np.fromiter(_walk(items.caps, shared, takes, need), dtype=np.int64)
 
@@ -86,7 +86,7 @@ def work(items: Items, need: int) -> int:
     return int(items.caps.size) * int(items.paths.shape[0]) * (need + 1)
 
 
-def _shared_depths(paths: IntArray) -> list[int]:
+def shared_depths(paths: IntArray) -> list[int]:
     """For each item, how many depths of its path the next item has in common."""
     depths = len(paths) - 1
     same = (paths[:-1, 1:] == paths[:-1, :-1]).sum(axis=0)
@@ -118,19 +118,19 @@ def _weights(
     depths = range(len(items.paths))
     firsts = [_first(items.paths[d]) & new[d] for d in depths]
     most = [min(int(f.sum()), need, limit) for f, limit in zip(firsts, limits, strict=True)]
-    lefts = [_largest(left[d][firsts[d]], most[d]) for d in depths]
+    lefts = [largest(left[d][firsts[d]], most[d]) for d in depths]
     extra = need if items.opened.any() else 0
-    packed = _pack([1 + key for key in (*most, *lefts[::-1], extra)])
+    packed = pack([1 + key for key in (*most, *lefts[::-1], extra)])
     inner = packed[-1] if extra else 0
     return np.array(packed[: len(depths)]), np.array(packed[len(depths) : -1][::-1]), inner
 
 
-def _largest(values: IntArray, count: int) -> int:
+def largest(values: IntArray, count: int) -> int:
     """Sum of the `count` largest values."""
     return int(np.sort(values)[values.size - count :].sum())
 
 
-def _pack(radices: list[int]) -> list[Any]:
+def pack(radices: list[int]) -> list[Any]:
     """One weight per key, most important first."""
     if prod(radices) < 1 << _INT_BITS:
         return _place_values(radices)
@@ -179,7 +179,7 @@ def _decide(caps: IntArray, shared: list[int], costs: Costs, need: int) -> list[
     before = np.maximum(0, need - np.cumsum(caps) + caps).tolist()
     behind = np.minimum(need, np.cumsum(caps[::-1])[::-1]).tolist()
     depths = len(costs)
-    best = np.full((depths, need + 1), _never(costs.dtype), dtype=costs.dtype)
+    best = np.full((depths, need + 1), never(costs.dtype), dtype=costs.dtype)
     best[:, 0] = 0
     takes = []
     for i, cap in reversed(list(enumerate(caps.tolist()))):
@@ -204,7 +204,8 @@ def _relax(
     return np.packbits(better, axis=1)
 
 
-def _never(dtype: npt.DTypeLike) -> Any:
+def never(dtype: npt.DTypeLike) -> Any:
+    """The cost of what cannot be; above every packed cost, whatever is added to it."""
     return np.inf if dtype == np.complex128 else 1 << (_INT_BITS + 1)
 
 

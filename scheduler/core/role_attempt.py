@@ -71,6 +71,40 @@ class RoleProblem:
         return tuple(int(role.request[list(self.accelerators)].sum()) for role in self.roles)
 
     @cached_property
+    def fits(self) -> IntArray:
+        """int64 [roles, n]: members of each role alone that fit on each node, at most all of it."""
+        allowed = np.ones(self.fabric.nodes, np.bool_)
+        if self.common.within is not None:
+            allowed = self.common.within
+        if self.common.required is not None:
+            allowed = allowed & (self.fabric.domains[self.common.required] >= 0)
+        fits = [
+            np.where(
+                role.mask & allowed,
+                np.minimum(member_fits(self.free, role.request, role.cap), role.count),
+                0,
+            )
+            for role in self.roles
+        ]
+        return np.array(fits)
+
+    def held(self, level: int) -> IntArray:
+        """int64 [roles, domains]: members of each role alone that fit, at most all of it."""
+        counts = [role.count for role in self.roles]
+        sums = np.array([self.in_domains(level, fits) for fits in self.fits])
+        held: IntArray = np.minimum(sums, np.array(counts)[:, None])
+        return held
+
+    def in_domains(self, level: int, values: IntArray) -> IntArray:
+        """Sum per domain of a level, of what is not negative and may be used."""
+        ids = self.fabric.domains[level]
+        usable = ids >= 0
+        if self.common.within is not None:
+            usable = usable & self.common.within
+        some = np.maximum(values[usable], 0)
+        return np.bincount(ids[usable], some, int(ids.max(initial=-1)) + 1).astype(np.int64)
+
+    @cached_property
     def close(self) -> tuple[int, ...]:
         """Roles that are to be close to each other: those with accelerators, or all if none has."""
         everyone = tuple(range(len(self.roles)))

@@ -9,11 +9,18 @@ import numpy as np
 from scheduler.core.fabric import BoolArray, Fabric, IntArray
 from scheduler.core.placement import Ask, NoRoom, Seats
 from scheduler.core.role_attempt import Attempt, RoleAsk, RoleProblem, member_fits
+from scheduler.core.role_cover import cover_roles
 
 __all__ = ["RoleAsk", "member_fits", "place_roles"]
 
 TRIES = 16
 """Domains of a level that are tried from each end, the tightest and the roomiest."""
+
+AT_ONCE = 2_000_000
+"""Cells up to which the best way is looked for at once: about 1,000 nodes, and some 50 ms."""
+
+BEFORE_NO = 4_000_000
+"""Cells up to which all ways are looked at before a gang is told that there is none."""
 
 Key = tuple[int, ...]
 
@@ -36,37 +43,53 @@ def place_roles(
     marks the nodes that have any (by default: free ones), where members without accelerators go
     last. The other options are those of `Ask`; `required` binds all roles to one common domain.
 
-    Each role in turn, from the one with most accelerators per member, is placed exactly, close to
-    those before it; a role that finds no room goes first in the next attempt. Unless that is
-    proven to be the closest, each of the other roles goes first once; and where the roles with
-    accelerators end up in several domains of a level (or nowhere), single domains are tried, the
-    finest level first, at most 2 TRIES of a level. In every attempt that places everybody, each
-    role is placed once more beside the others. The best by the objective of `place`, for all roles
-    together, is the answer.
-
-    One role is exact. Several are not: of 3,000 random gangs of two or three roles on up to five
-    nodes, 1,342 could be placed (by brute force), of these 99.8 % were; of those 99.6 % with the
-    fewest domains, 96 % with the fewest nodes too, and 95 % in the best way of all.
+    Small gangs are placed exactly (`cover_roles`, up to AT_ONCE cells). In larger ones each role in
+    turn, from the one with most accelerators per member, is placed exactly, close to those before
+    it; a role that finds no room goes first in the next attempt. Unless that is proven to be the
+    closest, each of the other roles goes first once; and where the roles with accelerators end up
+    in several domains of a level (or nowhere), single domains are tried, the finest level first, at
+    most 2 TRIES of a level. In every attempt that places everybody, each role is placed once more
+    beside the others. The best by the objective of `place`, for all roles together, is the answer.
+    Where nothing was found, all ways are looked at after all, up to BEFORE_NO cells: within that
+    size no gang is told wrongly to wait. `benchmarks.roles` measures what the attempts miss.
 
     Raises ValueError for no roles and for arrays of the wrong shape.
-    Complexity: len(roles) calls of `place` where the first attempt is proven to be the closest;
-    at worst (2 L TRIES + len(roles)) len(roles)**2.
+    Complexity: that of `cover_roles` with those limits, and len(roles) calls of `place` where the
+    first attempt is proven to be the closest; at worst (2 L TRIES + len(roles)) len(roles)**2.
     """
     _check(fabric, roles, free)
     common = Ask(1, free[:, 0], free[:, 0], 0, required, preferred, within, near, accelerated)
     problem = RoleProblem(fabric, tuple(roles), free, tuple(accelerators), common)
+    exact = cover_roles(problem, AT_ONCE)
+    if exact is not None and exact.seats is not None:
+        return exact.seats
+    tried = _attempts(problem)
+    if exact is None and (found := _best(problem, tried)) is not None:
+        return found
+    exact = exact or cover_roles(problem, BEFORE_NO)
+    return _no_room(problem, tried) if exact is None or exact.seats is None else exact.seats
+
+
+def attempts(problem: RoleProblem) -> tuple[Seats, ...] | None:
+    """The answer of the attempts alone, without `cover_roles`; None if none places everybody."""
+    return _best(problem, _attempts(problem))
+
+
+def _attempts(problem: RoleProblem) -> list[Attempt]:
     largest_first, *others = problem.orders()
     tried = [problem.attempt(largest_first)]
     if not _proven(problem, tried[0]):
         tried += [problem.attempt(order) for order in others]
         tried += _single_domains(problem, tried[0], largest_first)
+    return tried
+
+
+def _best(problem: RoleProblem, tried: Sequence[Attempt]) -> tuple[Seats, ...] | None:
     placed = [attempt for attempt in tried if attempt.missing is None]
-    if not placed:
-        return _no_room(problem, tried, largest_first)
-    if len(tried) > 1:
+    if placed and len(tried) > 1:
         placed += [problem.settled(attempt) for attempt in placed]
-    best = min(placed, key=lambda attempt: _key(problem, attempt.seats))
-    return tuple(best.seats[role] for role in range(len(roles)))
+    best = min(placed, key=lambda attempt: key(problem, attempt.seats), default=None)
+    return None if best is None else tuple(best.seats[role] for role in range(len(problem.roles)))
 
 
 def _check(fabric: Fabric, roles: Sequence[RoleAsk], free: IntArray) -> None:
@@ -91,8 +114,8 @@ def _proven(problem: RoleProblem, attempt: Attempt) -> bool:
         return False
     first = next(iter(attempt.seats))
     counts = 2 + problem.fabric.levels + 1
-    together, _ = _key(problem, attempt.seats)
-    alone, _ = _key(problem, {first: attempt.seats[first]})
+    together, _ = key(problem, attempt.seats)
+    alone, _ = key(problem, {first: attempt.seats[first]})
     return not any(together[:2]) and together[:counts] == alone[:counts]
 
 
@@ -133,37 +156,17 @@ def _promising(problem: RoleProblem, level: int) -> list[int]:
     counts = np.array([problem.roles[role].count for role in close])
     requests = np.array([problem.roles[role].request for role in close])
     wanted = counts @ requests
-    free = np.array([_in_domains(problem, level, column) for column in problem.free.T])
-    enough = (_held(problem, level)[close] >= counts[:, None]).all(axis=0)
+    free = np.array([problem.in_domains(level, column) for column in problem.free.T])
+    enough = (problem.held(level)[close] >= counts[:, None]).all(axis=0)
     enough &= (free >= wanted[:, None])[wanted > 0].all(axis=0)
     tight = np.argsort(
-        _in_domains(problem, level, problem.free_accelerators(problem.free)), kind="stable"
+        problem.in_domains(level, problem.free_accelerators(problem.free)), kind="stable"
     )
     order: list[int] = tight[enough[tight]].tolist()
     return order if len(order) <= 2 * TRIES else [*order[:TRIES], *order[-TRIES:]]
 
 
-def _held(problem: RoleProblem, level: int) -> IntArray:
-    """int64 [roles, domains]: members of each role alone that fit, at most as many as it has."""
-    held = []
-    for role in problem.roles:
-        fits = np.where(role.mask, member_fits(problem.free, role.request, role.cap), 0)
-        sums = _in_domains(problem, level, np.minimum(fits, role.count))
-        held.append(np.minimum(sums, role.count))
-    return np.array(held)
-
-
-def _in_domains(problem: RoleProblem, level: int, values: IntArray) -> IntArray:
-    """Sum per domain of a level, of what is not negative and may be used."""
-    ids = problem.fabric.domains[level]
-    usable = ids >= 0
-    if problem.common.within is not None:
-        usable = usable & problem.common.within
-    some = np.maximum(values[usable], 0)
-    return np.bincount(ids[usable], some, int(ids.max(initial=-1)) + 1).astype(np.int64)
-
-
-def _key(problem: RoleProblem, seats: Mapping[int, Seats]) -> tuple[Key, list[int]]:
+def key(problem: RoleProblem, seats: Mapping[int, Seats]) -> tuple[Key, list[int]]:
     """The objective of `place`, for some roles together: all keys, then the positions."""
     fabric, common = problem.fabric, problem.common
     on_accelerated = on_unlabelled = 0
@@ -179,17 +182,17 @@ def _key(problem: RoleProblem, seats: Mapping[int, Seats]) -> tuple[Key, list[in
     return (on_accelerated, on_unlabelled, *problem.ground.key(chosen)), chosen.tolist()
 
 
-def _no_room(problem: RoleProblem, tried: Sequence[Attempt], order: list[int]) -> NoRoom:
+def _no_room(problem: RoleProblem, tried: Sequence[Attempt]) -> NoRoom:
     """What the attempt that got furthest could place, the most promising domain included."""
     required = problem.common.required
     if required is None:
         return NoRoom(max(attempt.members for attempt in tried), None)
-    held = _held(problem, required).sum(axis=0)
+    held = problem.held(required).sum(axis=0)
     if not held.any():
         return NoRoom(0, None)
     fullest = int(held.argmax())
     area = problem.fabric.domains[required] == fullest
-    best = max([*tried, problem.attempt(order, area, area)], key=lambda a: a.members)
+    best = max([*tried, problem.attempt(problem.orders()[0], area, area)], key=lambda a: a.members)
     rows = [seats.rows[0] for seats in best.seats.values()]
     domain = int(problem.fabric.domains[required, rows[0]]) if rows else fullest
     return NoRoom(best.members, (required, domain))
