@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
+from itertools import islice
 
-from scheduler.core.messages import Cancel, Effect
+from scheduler.cluster.throttle import MOST
+from scheduler.core.messages import Bind, Cancel, Effect, Nominate
+
+SPARE = 4
+"""Workers that do not begin a second write for a node whose first one is not answered yet."""
+
+LOOK_AHEAD = 256
+"""Effects among which such a worker looks for one."""
 
 
 class Backlog:
-    """A bounded first-in-first-out queue whose entries can be cancelled until they are sent."""
+    """A bounded first-in-first-out queue whose entries can be cancelled until they are sent.
 
-    def __init__(self, limit: int) -> None:
+    The order is kept but for one thing: where the writes for a node do not come back, because what
+    looks at them hangs, the last ``SPARE`` workers still serve the other nodes.
+    """
+
+    def __init__(self, limit: int, workers: int = MOST) -> None:
         self._limit = limit
+        self._shared = max(1, workers - SPARE)
         self._waiting: deque[Effect] = deque()
         self._open: set[int] = set()
+        self._under_way = 0
+        self._at_node: Counter[str] = Counter()
         self._cancelled: set[int] = set()
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        self._idle = threading.Condition(lock)
         self._closed = False
 
     def put(self, effect: Effect) -> bool:
@@ -35,8 +52,15 @@ class Backlog:
     def take(self) -> Effect | None:
         """The next effect; waits for one. None once the queue is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
-            return None if self._closed else self._waiting.popleft()
+            self._changed.wait_for(lambda: self._closed or self._next() is not None)
+            at = self._next()
+            if self._closed or at is None:
+                return None
+            effect = self._waiting[at]
+            del self._waiting[at]
+            self._under_way += 1
+            self._at_node[_node(effect)] += 1
+            return effect
 
     def is_cancelled(self, number: int) -> bool:
         """Whether an effect that was taken should not be sent any more."""
@@ -44,17 +68,19 @@ class Backlog:
             return self._closed or number in self._cancelled
 
     def done(self, effect: Effect) -> None:
-        """An effect that was taken has ended."""
+        """An effect has ended, whether it was taken or not."""
         with self._changed:
+            if effect.id in self._open and not self._closed:
+                self._leave(_node(effect))
             self._open.discard(effect.id)
             self._cancelled.discard(effect.id)
             if not self._open:
-                self._changed.notify_all()
+                self._idle.notify_all()
 
     def wait_idle(self, timeout_s: float) -> None:
         """Wait until nothing is queued or under way, at most ``timeout_s`` seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or not self._open, timeout_s)
+            self._idle.wait_for(lambda: self._closed or not self._open, timeout_s)
 
     @property
     def closed(self) -> bool:
@@ -68,4 +94,30 @@ class Backlog:
             left = list(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()
+            self._idle.notify_all()
             return left
+
+    # ── inner ──
+
+    def _next(self) -> int | None:
+        """Where the effect is that is to be taken next; None if none is."""
+        if self._under_way < self._shared:
+            return 0 if self._waiting else None
+        ahead = enumerate(islice(self._waiting, LOOK_AHEAD))
+        return next((at for at, effect in ahead if not self._is_busy(_node(effect))), None)
+
+    def _is_busy(self, node: str) -> bool:
+        return bool(node) and node in self._at_node
+
+    def _leave(self, node: str) -> None:
+        self._under_way -= 1
+        self._at_node[node] -= 1
+        if not self._at_node[node]:
+            del self._at_node[node]
+        if self._waiting:
+            self._changed.notify()
+
+
+def _node(effect: Effect) -> str:
+    """The node that the write concerns; "" where it concerns none."""
+    return effect.node if isinstance(effect, Bind | Nominate) else ""

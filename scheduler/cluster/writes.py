@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler import decode
+from scheduler.cluster.throttle import Throttle
 from scheduler.cluster.transport import (
     Answer,
     LostReplyError,
@@ -37,7 +38,7 @@ ANNOTATION_BYTES = 8192
 hundreds of kilobytes can never be updated again."""
 
 THROTTLED_TRIES = 3
-THROTTLED_MOST_S = 5.0
+"""How often a write is sent that is refused as one too many, before the engine hears of it."""
 
 _QUALIFIED = re.compile(
     r"(?:(?=.{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?"
@@ -66,7 +67,7 @@ class _Request:
 class Writer:
     """Carries effects out, each to its end. Thread-safe.
 
-    ``is_cancelled`` is asked before every send; ``stopped`` ends pauses early.
+    ``is_cancelled`` is asked before every send, and in pauses, which ``stopped`` ends too.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Writer:
         self._transport = transport
         self._is_cancelled = is_cancelled
         self._stopped = stopped
+        self._throttle = Throttle()
         self._started = int(time.time())
 
     def carry_out(self, effect: Effect) -> Result:
@@ -88,19 +90,32 @@ class Writer:
                 return Result(Outcome.ERROR, fault)
         request = self._request(effect)
         for _ in range(THROTTLED_TRIES):
-            if self._is_cancelled(effect.id):
+            if not self._throttle.enter(lambda: self._is_wanted(effect)):
                 return Result(Outcome.CANCELLED)
             try:
-                answer = request.send()
+                answer = self._send(request, isinstance(effect, Evict))
             except UnreachableError as error:
                 return Result(Outcome.ERROR, str(error))
             except LostReplyError as error:
                 return self._lost(request, error)
             if answer.status != 429 or isinstance(effect, Evict):
                 return self._answered(request, answer)
-            asked = answer.retry_after_s
-            self._stopped.wait(min(1.0 if asked is None else asked, THROTTLED_MOST_S))
         return Result(Outcome.ERROR, answer.text)
+
+    def _is_wanted(self, effect: Effect) -> bool:
+        return not (self._stopped.is_set() or self._is_cancelled(effect.id))
+
+    def _send(self, request: _Request, guarded: bool) -> Answer:
+        """Send, and tell the throttle; of an eviction, a 429 is the word of a disruption budget."""
+        answer = None
+        try:
+            answer = request.send()
+            return answer
+        finally:
+            if answer is not None and answer.status == 429 and not guarded:
+                self._throttle.refused(answer.retry_after_s)
+            else:
+                self._throttle.leave()
 
     # ── requests ──
 

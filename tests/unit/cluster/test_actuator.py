@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from cluster.fake_apiserver import PODS, FakeApi, Json, pod
 from cluster.recording import RecordingWorld
 from scheduler import decode
-from scheduler.cluster import ClusterActuator, Transport, mirror
+from scheduler.cluster import ClusterActuator, Transport, load, mirror
 from scheduler.cluster.mirror import Mirror
 from scheduler.cluster.resources import Meta
 from scheduler.core.messages import (
@@ -129,6 +130,35 @@ class TestBind:
         stage.actuator.stop(5.0)
         assert {done.outcome for done in stage.outcomes()} == {Outcome.OK}
         assert sorted(done.id for done in stage.outcomes()) == list(range(40))
+
+    def test_a_burst_that_is_too_much_at_once_ends_whole(
+        self, api: FakeApi, transport: Transport
+    ) -> None:
+        """Refused ones are sent again, each as often as it was refused and once more."""
+        stage = Stage(api, transport, workers=16)
+        for at in range(40):
+            stage.pod(f"a-{at}")
+        api.fail("POST", BINDING, 429, times=12, headers={"Retry-After": "0"})
+        stage.send(*(bind(at, f"a-{at}") for at in range(40)))
+        stage.world.wait(lambda: len(stage.outcomes()) == 40)
+        stage.actuator.stop(5.0)
+        assert {done.outcome for done in stage.outcomes()} == {Outcome.OK}
+        assert api.count("POST", BINDING) == 52
+
+    def test_a_node_whose_bindings_hang_does_not_hold_the_others_up(
+        self, api: FakeApi, tmp_path: Path
+    ) -> None:
+        patient = Transport(load(str(api.kubeconfig(tmp_path))), read_s=60.0)
+        stage = Stage(api, patient, workers=16)
+        for at in range(40):
+            stage.pod(f"a-{at}")
+        api.fail("POST", r".*/pods/a-[0-9]/binding|.*/pods/a-[12][0-9]/binding", "hang", times=30)
+        stage.send(*(bind(at, f"a-{at}", "n1" if at < 30 else "n2") for at in range(40)))
+        stage.world.wait(lambda: len(stage.outcomes()) == 10)
+        assert {done.id for done in stage.outcomes()} == set(range(30, 40))
+        api.close()
+        stage.actuator.stop(5.0)
+        patient.close()
 
     def test_one_worker_sends_in_rank_order(self, api: FakeApi, transport: Transport) -> None:
         stage = Stage(api, transport, workers=1)

@@ -1,0 +1,124 @@
+"""The order in which effects are sent, and that no node stands in the way of the others."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+
+from scheduler.cluster.backlog import SPARE, Backlog
+from scheduler.core.messages import Bind, Cancel, Effect, Wake
+from scheduler.model import GangKey, PodRef
+
+WORKERS = 16
+
+
+def bind(number: int, node: str) -> Bind:
+    ref = PodRef("t", f"p{number}", f"uid-{number}")
+    return Bind(number, ref, node, {}, GangKey("t", "g"), "")
+
+
+def wake(number: int) -> Wake:
+    return Wake(number, PodRef("t", f"p{number}", f"uid-{number}"))
+
+
+def backlog(*effects: Effect, workers: int = WORKERS) -> Backlog:
+    made = Backlog(1000, workers)
+    for effect in effects:
+        assert made.put(effect)
+    return made
+
+
+def taken(made: Backlog, count: int) -> list[int]:
+    found = [made.take() for _ in range(count)]
+    return [effect.id for effect in found if effect is not None]
+
+
+def taken_in_time(made: Backlog) -> Effect | None:
+    """What a worker gets that is already waiting when it begins to."""
+    got: list[Effect | None] = []
+    thread = Thread(target=lambda: got.append(made.take()))
+    thread.start()
+    thread.join(10)
+    return got[0] if got else None
+
+
+def test_order_is_that_of_submission() -> None:
+    made = backlog(*(bind(at, f"n{at}") for at in range(WORKERS)))
+    assert taken(made, WORKERS) == list(range(WORKERS))
+
+
+def test_a_node_that_does_not_answer_leaves_workers_for_the_others() -> None:
+    slow = [bind(at, "slow") for at in range(30)]
+    made = backlog(*slow, bind(100, "a"), bind(101, "b"), wake(102))
+    assert taken(made, WORKERS - SPARE) == list(range(WORKERS - SPARE))
+    assert taken(made, 3) == [100, 101, 102]
+
+
+def test_many_nodes_that_do_not_answer_take_one_more_worker_each() -> None:
+    slow = [bind(at, "slow") for at in range(30)]
+    made = backlog(*slow, bind(100, "a"), bind(101, "a"), bind(102, "b"))
+    taken(made, WORKERS - SPARE)
+    assert taken(made, 2) == [100, 102]
+
+
+def test_what_was_passed_over_goes_as_soon_as_its_node_answers() -> None:
+    slow = [bind(at, "slow") for at in range(WORKERS - SPARE + 1)]
+    made = backlog(*slow)
+    taken(made, WORKERS - SPARE)
+    got: list[Effect | None] = []
+    thread = Thread(target=lambda: got.append(made.take()))
+    thread.start()
+    for effect in slow[:-1]:
+        made.done(effect)
+    thread.join(10)
+    assert got == [slow[-1]]
+
+
+def test_few_workers_keep_the_order_strictly() -> None:
+    made = backlog(*(bind(at, "n") for at in range(3)), workers=1)
+    for number in range(3):
+        effect = taken_in_time(made)
+        assert effect == bind(number, "n")
+        made.done(bind(number, "n"))
+
+
+def test_cancelled_until_it_is_done() -> None:
+    made = backlog(bind(1, "n"))
+    assert taken(made, 1) == [1]
+    made.put(Cancel(2, 1))
+    assert made.is_cancelled(1)
+    made.done(bind(1, "n"))
+    assert not made.is_cancelled(1)
+
+
+def test_one_who_waits_for_quiet_takes_no_wake_up_from_a_worker() -> None:
+    """Both wait for the same queue; only a worker has any use for a new effect."""
+    for _ in range(50):
+        made = backlog(bind(1, "n"))
+        taken(made, 1)
+        quiet, got = Event(), Event()
+        threads = [
+            Thread(target=lambda made=made, quiet=quiet: (made.wait_idle(10), quiet.set())),
+            Thread(target=lambda made=made, got=got: made.take() and got.set()),
+        ]
+        for thread in threads:
+            thread.start()
+        made.put(bind(2, "m"))
+        assert got.wait(10)
+        assert not quiet.is_set()
+        made.done(bind(1, "n"))
+        made.done(bind(2, "m"))
+        assert quiet.wait(10)
+        for thread in threads:
+            thread.join()
+
+
+def test_what_nobody_took_is_given_back_on_closing() -> None:
+    made = backlog(bind(1, "n"), bind(2, "n"))
+    taken(made, 1)
+    assert made.close() == [bind(2, "n")]
+    assert made.take() is None
+    assert not made.put(bind(3, "n"))
+    assert made.is_cancelled(1)
+    made.done(bind(1, "n"))
+    made.done(bind(2, "n"))
+    made.wait_idle(0.0)
