@@ -98,14 +98,10 @@ def _start(turn: Turn, gang: Gang, found: Plan) -> None:
 
 def _partners(state: State, gang: Gang) -> list[Gang] | Refusal:
     """The other gangs that must be planned in the same moment, or why they cannot be yet."""
-    stated = gang.life.options.partners if gang.life else ()
     if gang.memory.admitted or gang.held:
         return []
     found: list[Gang] = []
-    for namespace, name in sorted(set(stated)):
-        key = gang.key._replace(namespace=namespace, name=name)
-        if key == gang.key:
-            continue
+    for key in gang.partners:
         partner = state.gangs.get(key)
         if partner is None or partner.stage in (Stage.FORMING, Stage.INVALID, Stage.DONE):
             text = f"waits for gang {key}, which it is admitted together with"

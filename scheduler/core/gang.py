@@ -178,12 +178,17 @@ class Gang:
     """Uid -> when its effect is due again."""
     memory: Memory = field(default_factory=Memory)
     life: Life | None = None
+    terms: Terms | None = None
+    """What members and group say together; None = not worked out since that changed."""
     ask: int | None = None
     """Number of what the gang asks for, shared by gangs alike; None = not worked out."""
 
     def count(self, *wanted: Status) -> int:
         """How many members have one of these statuses."""
-        return sum(len(self.by_status[item]) for item in wanted)
+        number = 0
+        for item in wanted:
+            number += len(self.by_status[item])
+        return number
 
     @property
     def members(self) -> list[str]:
@@ -221,6 +226,13 @@ class Gang:
         if life is None or life.least == life.min:
             return 0
         return max(0, life.min - self.held - self.count(Status.WAITING))
+
+    @property
+    def partners(self) -> list[GangKey]:
+        """The other gangs that it says it is admitted together with, by name."""
+        stated = self.life.options.partners if self.life else ()
+        named = {self.key._replace(namespace=space, name=name) for space, name in stated}
+        return sorted(named - {self.key})
 
     @property
     def priority(self) -> int:

@@ -8,6 +8,12 @@ from scheduler.core.state import State
 
 def terms_of(state: State, gang: Gang) -> Terms:
     """The terms as members and group state them now."""
+    if gang.terms is None:
+        gang.terms = _terms(state, gang)
+    return gang.terms
+
+
+def _terms(state: State, gang: Gang) -> Terms:
     key = min(gang.groups) if gang.groups else None
     group = state.groups.get(key) if key else None
     options = merged(gang, group)

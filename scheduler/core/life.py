@@ -68,9 +68,12 @@ def review(turn: Turn, key: GangKey) -> None:
         gang.ask = None
         gang.memory.refusal = None
         starting.release(turn, gang, keep_binding=True)
+        gang.life = judge(gang, terms_of(state, gang))
+    seats = len(gang.reserved)
     _check_min(turn, gang)
     _check_home(turn, gang)
-    gang.life = judge(gang, terms_of(state, gang))
+    if len(gang.reserved) < seats:
+        gang.life = judge(gang, terms_of(state, gang))
     _update_memory(turn, gang, before.stage if before else None)
     _relax(turn, gang)
     _update_index(state, gang)
@@ -84,11 +87,9 @@ def _tell_partners(turn: Turn, gang: Gang) -> None:
     """Have gangs tried again that are admitted together with one whose stage has changed."""
     for key in turn.state.partnered:
         other = turn.state.gangs[key]
-        refusal, named = other.memory.refusal, other.life.options.partners if other.life else ()
-        if refusal is None or refusal.reason is Reason.BACKOFF or key == gang.key:
-            continue
-        named_alike = gang.key.kind == key.kind and not gang.key.pod
-        if named_alike and (gang.key.namespace, gang.key.name) in named:
+        refusal = other.memory.refusal
+        backs_off = refusal is not None and refusal.reason is Reason.BACKOFF
+        if gang.key in other.partners and not backs_off:
             other.memory.refusal = None
             turn.touch(key)
 
@@ -193,7 +194,7 @@ def _update_memory(turn: Turn, gang: Gang, before: Stage | None) -> None:
     if stage in (Stage.DONE, Stage.RUNNING, Stage.FORMING, Stage.INVALID) and memory.lost:
         memory.lost.clear()
         turn.state.gains += 1
-    while len(memory.lost) > planning.missing(gang):
+    while memory.lost and len(memory.lost) > planning.missing(gang):
         memory.lost.pop(0)
         turn.state.gains += 1
     if memory.ahead and (stage is not Stage.STARTING and not gang.ahead):
@@ -212,7 +213,7 @@ def _update_index(state: State, gang: Gang) -> None:
     wants = wants or (gang.stage is Stage.STARTING and planning.missing(gang) > 0)
     _list_if(wants and gang.count(Status.WAITING) > len(gang.reserved), state.wanting, gang)
     _list_if(gang.memory.lost or gang.memory.ahead, state.broken, gang)
-    _list_if(gang.life and gang.life.options.partners, state.partnered, gang)
+    _list_if(gang.partners, state.partnered, gang)
 
 
 def _list_if(belongs: object, index: dict[GangKey, None], gang: Gang) -> None:
@@ -267,6 +268,9 @@ def _evict_lost(turn: Turn) -> None:
 
 def _schedule_world(state: State) -> None:
     """Want a Tick for what belongs to no gang."""
+    if not (state.doubts or state.lost_nodes or state.strikes):
+        state.schedule(_WORLD, None)
+        return
     times = [doubt.until for nodes in state.doubts.values() for doubt in nodes.values()]
     times += state.lost_nodes.values()
     times += [until for strikes in state.strikes.values() for until in strikes]

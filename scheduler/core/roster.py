@@ -68,8 +68,10 @@ def _reclassify(turn: Turn, key: GroupKey) -> None:
     for uid in list(turn.state.users.get(key, ())):
         pod = turn.state.pods[uid]
         _move(turn, pod, gang_key(turn.state, pod))
-        turn.touch(turn.state.gang_of.get(uid))
-        _forget_refusal(turn, uid)
+        gang = turn.state.gang_with(uid)
+        if gang is not None:
+            gang.terms = gang.memory.refusal = None
+            turn.touch(gang.key)
 
 
 # ── pods ──
@@ -178,8 +180,7 @@ def _is_pending_claim(state: State, pod: Pod) -> bool:
 
 def _lose_seat(turn: Turn, pod: Pod) -> None:
     """Keep the room of a lost member for its replacement, where it was bound and alive."""
-    key = turn.state.gang_of.get(pod.uid)
-    gang = turn.state.gangs.get(key) if key else None
+    gang = turn.state.gang_with(pod.uid)
     if gang is None or not gang.memory.admitted or gang.key.pod or not pod.holds_node:
         return
     if pod.uid in gang.by_status[Status.STALE]:
@@ -193,6 +194,8 @@ def _lose_seat(turn: Turn, pod: Pod) -> None:
 
 def _enrol(turn: Turn, before: Pod | None, pod: Pod) -> None:
     state = turn.state
+    if before is not None and _entry(before) == _entry(pod):
+        return
     if before is not None and before.holds_node and pod.phase.terminal:
         if pod.phase is Phase.FAILED:
             _lose_seat(turn, before)
@@ -206,15 +209,21 @@ def _enrol(turn: Turn, before: Pod | None, pod: Pod) -> None:
     _move(turn, pod, gang_key(state, pod), before)
 
 
+def _entry(pod: Pod) -> tuple[object, ...]:
+    """All of a pod that matters to its gang: most changes of a running pod change none of it."""
+    identity = pod.scheduler, pod.owner, pod.created, pod.fault
+    return status(pod), pod.node, pod.hint, *identity, *_wants(pod)
+
+
 def _wants(pod: Pod) -> tuple[object, ...]:
     """All of a pod that its placement depends on."""
     return pod.requests, pod.constraints, pod.declaration, pod.index, pod.priority, pod.gates
 
 
 def _forget_refusal(turn: Turn, uid: str) -> None:
-    key = turn.state.gang_of.get(uid)
-    if key is not None:
-        turn.state.gangs[key].memory.refusal = None
+    gang = turn.state.gang_with(uid)
+    if gang is not None:
+        gang.memory.refusal = None
 
 
 def _move(turn: Turn, pod: Pod, key: GangKey | None, before: Pod | None = None) -> None:
@@ -278,6 +287,9 @@ def _count(gang: Gang, pod: Pod, step: int) -> None:
         counter[value] = counter.get(value, 0) + step
         if counter[value] <= 0:
             del counter[value]
+            gang.terms = None
+        elif counter[value] == step:
+            gang.terms = None
 
 
 def _generation(turn: Turn, gang: Gang, pod: Pod) -> bool:

@@ -139,6 +139,11 @@ class State:
     def __post_init__(self) -> None:
         self.is_accelerator = matcher(self.settings.accelerators)
 
+    def gang_with(self, uid: str) -> Gang | None:
+        """The gang that a pod is of."""
+        key = self.gang_of.get(uid)
+        return self.gangs[key] if key is not None else None
+
     def next_ask(self) -> int:
         """A number that was never given out before, also after ``asks`` was forgotten."""
         self.last_ask += 1
