@@ -65,6 +65,7 @@ RESOURCES = """\
 """
 
 VALUES = (
+    Value("base/deployment.yaml", "  replicas: 1\n", "  replicas: {{ .Values.replicas }}\n"),
     Value("base/deployment.yaml", "image: muster-scheduler:0.1.0", IMAGE),
     Value("components/agent/daemonset.yaml", "image: muster-scheduler:0.1.0", IMAGE),
     Value(

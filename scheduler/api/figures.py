@@ -11,8 +11,9 @@ from scheduler.service import Totals
 from scheduler.service.metrics import gauge
 
 
-def figures(found: Mapping[str, Any], totals: Totals) -> Iterable[Metric]:
+def figures(found: Mapping[str, Any], totals: Totals, leads: bool = True) -> Iterable[Metric]:
     """Every gauge that is read off the engine's state."""
+    yield _one("muster_leads", "1 while this replica acts, 0 while it stands by.", float(leads))
     gpus, waiting = found["gpus"], found["waiting"]
     yield gauge("muster_gangs", "Gangs, by state.", "state", found["gangs"])
     yield gauge(

@@ -107,7 +107,8 @@ class Views:
     def status(self) -> Response:
         """Whether all is well, and the cluster in a few figures."""
         ready = {"ready": self._service.ready, "reason": self._service.unready_reason}
-        return _json({"version": __version__, **ready, **self._service.overview()})
+        role = {"leads": self._service.leads, "leader": self._service.leader}
+        return _json({"version": __version__, **ready, **role, **self._service.overview()})
 
     def history(self) -> Response:
         """Room, fragmentation and the queue over the last day, one point a minute."""
@@ -145,7 +146,7 @@ class Views:
             found, totals = self._service.overview(), self._service.totals()
         except BusyError:
             return
-        yield from figures(found, totals)
+        yield from figures(found, totals, self._service.leads)
 
 
 def _json(value: Mapping[str, Any], code: int = 200) -> Response:

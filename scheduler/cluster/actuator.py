@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from scheduler.cluster import events
 from scheduler.cluster.backlog import Backlog
@@ -41,7 +41,8 @@ class ClusterActuator:
     """Worker threads that send effects in the order of their submission.
 
     Every effect but Record and Cancel ends in exactly one EffectDone, after the PodSeen or PodGone
-    that its request brought to light. ``pods`` is the mirror that the watch feeds.
+    that its request brought to light. ``pods`` is the mirror that the watch feeds; ``may_send`` is
+    asked just before every request.
     """
 
     def __init__(
@@ -52,11 +53,13 @@ class ClusterActuator:
         *,
         workers: int = WORKERS,
         limit: int = LIMIT,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
         self._pods = pods
         self._backlog = Backlog(limit)
         self._stopped = threading.Event()
-        self._writer = Writer(transport, self._backlog.is_cancelled, self._stopped)
+        self._may_send = may_send
+        self._writer = Writer(transport, self._is_cancelled, self._stopped)
         self._events = EventWriter(transport, metrics)
         self._post: Post = _not_started
         self._threads = [
@@ -97,6 +100,9 @@ class ClusterActuator:
         self._events.stop(drop=True)
 
     # ── inner ──
+
+    def _is_cancelled(self, number: int) -> bool:
+        return not self._may_send() or self._backlog.is_cancelled(number)
 
     def _work(self) -> None:
         while (effect := self._backlog.take()) is not None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 
 from scheduler.cluster import mirror, snapshot
 from scheduler.cluster.actuator import ClusterActuator
 from scheduler.cluster.credentials import load
+from scheduler.cluster.leadership import Leadership
+from scheduler.cluster.lease import lease_name
 from scheduler.cluster.pace import Pace
-from scheduler.cluster.transport import Transport
+from scheduler.cluster.transport import READ_S, Transport
 from scheduler.cluster.view import View
-from scheduler.service import Metrics, Recorder, Service
+from scheduler.service import Fence, Metrics, Recorder, Service
 from scheduler.settings import Settings
 
 STOP_S = 5.0
 """Seconds for the watches to end, and as much again for the writes under way."""
+
+ELECTED_READ_S = 4.0
+"""Longest wait for an answer where a Lease is followed: the last write of one who leads no more,
+sent when two thirds of the Lease's 15 s are over, ends before anybody else may take it."""
 
 
 class Connection:
@@ -22,20 +29,37 @@ class Connection:
 
     Raises ClusterError in the constructor if the credentials cannot be used. An API server that
     does not answer is no error: it is waited for, and the service says so until it is ready.
+
+    With ``lease``, NAMESPACE/NAME, the service acts only while the kube-scheduler of the host
+    ``identity`` holds that Lease.
     """
 
     def __init__(
-        self, settings: Settings, kubeconfig: str, recorder: Recorder | None = None
+        self,
+        settings: Settings,
+        kubeconfig: str,
+        recorder: Recorder | None = None,
+        *,
+        lease: str = "",
+        identity: str = "",
     ) -> None:
-        self._transport = Transport(load(kubeconfig))
+        name = lease_name(lease) if lease else None
+        self._transport = Transport(
+            load(kubeconfig), read_s=ELECTED_READ_S if name is not None else READ_S
+        )
+        self._leadership = name and Leadership(self._transport, name, identity)
+        leads: Callable[[], bool] = self._leadership.holds if self._leadership else _always
         pods, metrics = mirror.pods(), Metrics()
-        actuator = ClusterActuator(self._transport, pods, metrics)
+        actuator = ClusterActuator(self._transport, pods, metrics, may_send=leads)
+        self._fence = Fence(actuator, leads)
         self.service = Service(
             settings,
-            actuator,
+            self._fence if name else actuator,
             metrics=metrics,
             recorder=recorder,
             objects=lambda: snapshot.objects(self._transport),
+            leads=name is None,
+            leader=lambda: self._leadership.holder if self._leadership else "",
         )
         self._view = View(
             self._transport,
@@ -54,6 +78,8 @@ class Connection:
     def __enter__(self) -> Service:
         self.service.start()
         self._view.start()
+        if self._leadership:
+            self._leadership.start(Elected(self.service, self._fence, self._view))
         return self.service
 
     def __exit__(
@@ -62,6 +88,38 @@ class Connection:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._leadership:
+            self._leadership.stop(STOP_S)
         self._view.stop(STOP_S)
         self.service.stop(STOP_S)
         self._transport.close()
+
+
+class Elected:
+    """What one of several replicas does when it comes to lead, and when it does so no more."""
+
+    def __init__(self, service: Service, fence: Fence, view: View) -> None:
+        self._service = service
+        self._fence = fence
+        self._view = view
+
+    def lead(self) -> bool:
+        """Begin to act, unless requests of an earlier term may still change what is seen."""
+        if not self._fence.wait_idle(0.0):
+            return False
+        self._service.lead()
+        return True
+
+    def stand_by(self) -> None:
+        """Cancel what was not sent, and begin again with what is seen of the world."""
+        self._fence.withdraw()
+        self._service.stand_by()
+        self._view.tell()
+
+    def hindered(self, reason: str) -> None:
+        """Nobody can say who leads."""
+        self._service.hindered(reason)
+
+
+def _always() -> bool:
+    return True

@@ -57,6 +57,12 @@ class Mirror(Generic[V]):
             for held in now.values():
                 post(self._seen(held.value))
 
+    def tell(self, post: Post) -> None:
+        """Everything once more, to one who has forgotten it."""
+        with self._lock:
+            for held in self._held.values():
+                post(self._seen(held.value))
+
     def put(self, meta: Meta, value: V, post: Post) -> None:
         """An object was added or changed; what means nothing to the engine is not passed on."""
         with self._lock:

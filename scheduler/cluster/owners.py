@@ -138,6 +138,13 @@ class Owners:
         else:
             self._post(event)
 
+    def tell(self) -> None:
+        """Everything once more, to one who has forgotten it."""
+        with self._changed:
+            for entry in self._entries.values():
+                if entry.said is not None:
+                    self._post(GroupSeen(entry.said))
+
     # ── pods ──
 
     def _seen(self, pod: Pod) -> None:

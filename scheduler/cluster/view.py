@@ -71,6 +71,7 @@ class View:
         self._sync = _Sync(world)
         self._lock = threading.Lock()
         self._running: dict[str, Reflector[Any]] = {}
+        self._mirrors: dict[str, Mirror[Any]] = {}
         self._threads: list[threading.Thread] = []
         self._warned: set[str] = set()
 
@@ -96,6 +97,14 @@ class View:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._owners.stop(max(0.0, deadline - time.monotonic()))
 
+    def tell(self) -> None:
+        """Tell the world everything once more; for one who has forgotten it."""
+        with self._lock:
+            known = list(self._mirrors.values())
+        self._owners.tell()
+        for each in known:
+            each.tell(self._world.post)
+
     # ── inner ──
 
     def _watch(self, resource: Resource, read: Callable[[bytes], Any], target: Mirror[Any]) -> None:
@@ -117,6 +126,7 @@ class View:
             if self._stopped.is_set():
                 return
             self._running[name] = reflector
+            self._mirrors[name] = target
         self._spawn(name, lambda: self._run(reflector))
 
     def _spawn(self, name: str, target: Callable[[], None]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TextIO
 
 import typer
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
 SWITCH_S = 0.001
 """A request waits that long at most for a thread that computes; Python's default is 5 ms."""
+
+
+class Election(NamedTuple):
+    """Which Lease decides who acts, and by which name its holder is known here."""
+
+    lease: str
+    identity: str
 
 
 def serve(
@@ -39,6 +47,17 @@ def serve(
     config: Annotated[
         Path | None, typer.Option(help="Settings file (TOML); MUSTER_SET_… variables win over it.")
     ] = None,
+    follow_lease: Annotated[
+        str,
+        typer.Option(
+            help="NAMESPACE/NAME of the kube-schedulers' Lease: act only while the one beside this "
+            "process holds it. Empty: there is one replica, which always acts."
+        ),
+    ] = "",
+    identity: Annotated[
+        str,
+        typer.Option(help="Host name of the kube-scheduler beside; empty for that of this host."),
+    ] = "",
     record: Annotated[
         Path | None,
         typer.Option(help="Write all that is seen and asked to this file, for muster replay."),
@@ -59,7 +78,8 @@ def serve(
     address = Address(host, port)
     views = Address(views_host, views_port) if views_host else None
     with nullcontext() if record is None else record.open("w", encoding="utf-8") as file:
-        _run(settings, kubeconfig, address, views, file)
+        election = Election(follow_lease, identity or socket.gethostname())
+        _run(settings, kubeconfig, election, address, views, file)
 
 
 def read_settings(config: Path | None, scheduler_names: list[str] | tuple[str, ...]) -> Settings:
@@ -75,6 +95,7 @@ def read_settings(config: Path | None, scheduler_names: list[str] | tuple[str, .
 def _run(
     settings: Settings,
     kubeconfig: str,
+    election: Election,
     address: Address,
     views: Address | None,
     record: TextIO | None,
@@ -87,7 +108,9 @@ def _run(
 
     log = logging.getLogger(__name__)
     recorder = None if record is None else Recorder(settings, lambda line: _append(record, line))
-    connection = Connection(settings, kubeconfig, recorder)
+    connection = Connection(
+        settings, kubeconfig, recorder, lease=election.lease, identity=election.identity
+    )
     log.info("the API server is %s; schedulerNames: %s", connection.host, settings.scheduler_names)
     try:
         with connection as service:

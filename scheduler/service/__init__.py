@@ -3,6 +3,7 @@
 ``Service`` is what the HTTP API, the cluster watch and the embedded cluster talk to.
 """
 
+from scheduler.service.fence import Fence
 from scheduler.service.metrics import Metrics
 from scheduler.service.ports import Actuator, Engine, Post, Started, Step, Timer, Totals
 from scheduler.service.recorder import Recorder
@@ -16,6 +17,7 @@ __all__ = [
     "Actuator",
     "BusyError",
     "Engine",
+    "Fence",
     "Metrics",
     "PodSource",
     "Post",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scheduler.core import engine, explain, fit, overview, unblocking
+from scheduler.core import engine, explain, fit, life, overview, unblocking
 from scheduler.core.gang import Gang
 from scheduler.core.messages import Event
+from scheduler.core.state import Turn
 from scheduler.model import GangKey, Pod
 from scheduler.service.ports import Started, Totals
 from scheduler.settings import Settings
@@ -17,11 +18,24 @@ class CoreEngine:
     """The decision core with its state."""
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._state = engine.new_state(settings)
 
     def step(self, event: Event, now: float) -> engine.Step:
         """Take in one event."""
         return engine.step(self._state, event, now)
+
+    def restart(self) -> None:
+        """Forget everything; a late outcome of an old effect is never taken for a new one's."""
+        fresh = engine.new_state(self._settings)
+        fresh.next_id = self._state.next_id
+        self._state = fresh
+
+    def judge(self) -> None:
+        """Judge every gang as if it had just changed; what follows from it is left undone."""
+        turn = Turn(self._state, self._state.now)
+        for key in list(self._state.gangs):
+            life.review(turn, key)
 
     def knows(self, uid: str) -> bool:
         """Whether the pod was seen."""

@@ -54,6 +54,12 @@ class Engine(Protocol):
     def step(self, event: Event, now: float) -> Step:
         """Take in one event."""
 
+    def restart(self) -> None:
+        """Forget everything, as a process that starts anew; effects are numbered on."""
+
+    def judge(self) -> None:
+        """Judge every gang without planning any, so that views say how things stand."""
+
     def knows(self, uid: str) -> bool:
         """Whether the pod was seen. Called without the lock, so it is one dictionary look-up."""
 

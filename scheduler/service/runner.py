@@ -104,6 +104,19 @@ class Runner:
         finally:
             self._dispatch()
 
+    def restart(self) -> None:
+        """Have the engine forget everything, and drop what it had asked for and nobody has taken.
+
+        What was taken ends as it may: outcomes of effects that the engine does not know are nothing
+        to it. A recording ends here: its replay could not follow.
+        """
+        with self.locked(-1) as engine:
+            engine.restart()
+            self._recorder = None
+            self._outbox.clear()
+            self._timer.set(None)
+            self.steps += 1
+
     @contextmanager
     def locked(self, wait_s: float) -> Iterator[Engine]:
         """The engine, for this thread alone. Raises BusyError after ``wait_s`` seconds."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from scheduler.core.messages import (
@@ -57,6 +59,8 @@ class Service:
 
     Every method may be called from any thread. Nothing here waits for the network: effects go to
     the ``actuator``, whose ``submit`` only queues them. ``clock`` gives monotonic seconds.
+    Where ``leads`` is False it stands by until ``lead`` is called: it knows the world and answers
+    views, and plans nothing. ``leader`` names who leads, for people.
     """
 
     def __init__(
@@ -72,6 +76,8 @@ class Service:
         objects: Objects | None = None,
         lock_wait_s: float = LOCK_WAIT_S,
         bind_deadline_s: float = BIND_DEADLINE_S,
+        leads: bool = True,
+        leader: Callable[[], str] = str,
     ) -> None:
         self.settings = settings
         self.metrics = metrics or Metrics()
@@ -80,6 +86,11 @@ class Service:
         self._waiting = Waiting()
         self._synced = False
         self._unready = UNSYNCED
+        self._hindrance = ""
+        self._leads = leads
+        self._leader = leader
+        self._turning = threading.Lock()
+        self._judged = -1
         self._runner = Runner(
             engine or CoreEngine(settings),
             actuator,
@@ -103,13 +114,13 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """Whether the first full list is in."""
-        return self._synced
+        """Whether the first full list is in, and it is known who leads."""
+        return self._synced and not self._hindrance
 
     @property
     def unready_reason(self) -> str:
         """Why the service is not ready; "" when it is."""
-        return "" if self._synced else self._unready
+        return self._hindrance if self._synced else self._unready
 
     def set_unready_reason(self, reason: str) -> None:
         """Say what stands in the way of the first full list; "" for nothing special."""
@@ -127,8 +138,45 @@ class Service:
 
     def post(self, event: Event) -> None:
         """Take in an event of the world, the outcome of an effect, or a Tick."""
-        if self._runner.post(event) and isinstance(event, Synced):
-            self._synced = True
+        if isinstance(event, Synced):
+            self._listed()
+        else:
+            self._runner.post(event)
+
+    # ── several replicas ──
+
+    @property
+    def leads(self) -> bool:
+        """Whether this replica acts."""
+        return self._leads
+
+    @property
+    def leader(self) -> str:
+        """Who acts, as far as it is known; "" where there is no election."""
+        return self._leader()
+
+    def lead(self) -> None:
+        """Begin to act, with what is known of the world now."""
+        with self._turning:
+            self._leads = True
+            if self._synced:
+                self._runner.post(Synced())
+
+    def stand_by(self) -> None:
+        """Act no more: all that was planned is forgotten, and so is the world, which has to be told
+        anew. What the actuator was given already is its own affair."""
+        with self._turning:
+            self._leads = False
+            self._runner.restart()
+
+    def hindered(self, reason: str) -> None:
+        """Say why nobody knows who leads; "" once it is known."""
+        self._hindrance = reason
+
+    def _listed(self) -> None:
+        with self._turning:
+            if not self._leads or self._runner.post(Synced()):
+                self._synced = True
 
     # ── requests ──
 
@@ -212,22 +260,22 @@ class Service:
 
     def gangs(self) -> list[dict[str, Any]]:
         """Every gang. Raises BusyError if the engine is not free in time, as all views do."""
-        with self._runner.locked(self.lock_wait_s) as engine:
+        with self._viewed() as engine:
             return engine.gangs()
 
     def why(self, key: str) -> Mapping[str, Any] | None:
         """Why the gang ``namespace/name`` is where it is; None = no such gang."""
-        with self._runner.locked(self.lock_wait_s) as engine:
+        with self._viewed() as engine:
             return engine.why(key)
 
     def nodes(self) -> list[dict[str, Any]]:
         """Every node with its room."""
-        with self._runner.locked(self.lock_wait_s) as engine:
+        with self._viewed() as engine:
             return engine.nodes()
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state."""
-        with self._runner.locked(self.lock_wait_s) as engine:
+        with self._viewed() as engine:
             return engine.snapshot()
 
     def snapshot_lines(self) -> Iterator[str]:
@@ -236,17 +284,17 @@ class Service:
 
     def levels(self) -> list[str]:
         """The label keys of the topology levels, broadest first."""
-        with self._runner.locked(self.lock_wait_s) as engine:
+        with self._viewed() as engine:
             return engine.levels()
 
     def overview(self) -> dict[str, Any]:
         """The cluster in a few figures."""
-        with self._runner.locked(self.lock_wait_s) as engine:
+        with self._viewed() as engine:
             return engine.overview()
 
     def fit(self, pods: Sequence[Pod]) -> dict[str, Any]:
         """Whether these pods would start now, where, and what is missing. Changes nothing."""
-        with self._runner.locked(self.lock_wait_s) as engine:
+        with self._viewed() as engine:
             return engine.fit(pods)
 
     def history(self) -> list[dict[str, Any]]:
@@ -260,8 +308,17 @@ class Service:
 
     def totals(self) -> Totals:
         """Counts for metrics."""
-        with self._runner.locked(self.lock_wait_s) as engine:
+        with self._viewed() as engine:
             return engine.totals()
+
+    @contextmanager
+    def _viewed(self) -> Iterator[Engine]:
+        """The engine for a view. One that stands by judges gangs only when somebody looks."""
+        with self._runner.locked(self.lock_wait_s) as engine:
+            if not self._leads and self._synced and self._judged != self._runner.steps:
+                engine.judge()
+                self._judged = self._runner.steps
+            yield engine
 
     # ── inner ──
 

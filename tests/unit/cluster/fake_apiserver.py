@@ -341,6 +341,12 @@ class _Handler(BaseHTTPRequestHandler):
         api = self.api
         if request.path in api.collections:
             return self._list(api.collections[request.path], request.query)
+        folder, _, name = request.path.rpartition("/")
+        if folder in api.collections and request.method == "GET":
+            found = (
+                obj for slot, obj in api.collections[folder].objects.items() if slot[1] == name
+            )
+            return next(((200, obj) for obj in found), _refusal(404, f"no {name}"))
         if request.path.startswith("/apis") and request.method == "GET":
             return self._discovery(request.path)
         if _EVENTS_PATH.fullmatch(request.path):

@@ -46,7 +46,7 @@ def test_the_scheduler_may_hold_the_lease_that_it_is_configured_to_hold() -> Non
     assert role["metadata"]["namespace"] == election["resourceNamespace"]
     assert rule["resourceNames"] == [election["resourceName"]]
     assert (rule["apiGroups"], rule["resources"]) == (["coordination.k8s.io"], ["leases"])
-    assert set(rule["verbs"]) == {"get", "update"}
+    assert set(rule["verbs"]) == {"get", "watch", "update"}
 
 
 def test_muster_takes_the_pods_of_every_profile() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from deploy_objects import NAMESPACE, containers, installed, one, option, pod_template, values
 
 from deploy.render import MANIFEST, RenderError, main, render
@@ -182,7 +183,7 @@ def test_each_container_is_locked_down_and_asks_for_its_room(name: str) -> None:
     assert set(container["resources"]["requests"]) == {"cpu", "memory"}
 
 
-def test_the_pod_is_unprivileged_critical_and_alone() -> None:
+def test_the_pod_is_unprivileged_and_critical() -> None:
     spec, deployment = pod_template()["spec"], one("Deployment")["spec"]
 
     assert spec["securityContext"]["runAsNonRoot"] is True
@@ -191,10 +192,21 @@ def test_the_pod_is_unprivileged_critical_and_alone() -> None:
     assert spec["priorityClassName"] == one("PriorityClass")["metadata"]["name"]
     # More is kept for Kubernetes itself.
     assert one("PriorityClass")["value"] == 1_000_000_000
-    # Two pairs at work at once would bind the same GPUs twice.
-    assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
+    # A new pair stands by until the old one has given up its Lease.
+    update = {"maxSurge": 1, "maxUnavailable": 0}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": update}
+    assert (deployment["replicas"], deployment["strategy"]) == (1, strategy)
     labels = one("Namespace")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_of_several_replicas_the_one_acts_whose_scheduler_is_elected() -> None:
+    configuration = yaml.safe_load(one("ConfigMap")["data"]["kube-scheduler.yaml"])
+    election = configuration["leaderElection"]
+
+    assert election["leaderElect"] is True
+    lease = f"{election['resourceNamespace']}/{election['resourceName']}"
+    assert option(containers()["muster"], "follow-lease") == lease
 
 
 def test_only_the_scheduler_beside_it_can_call_musters_verbs() -> None:
