@@ -76,6 +76,12 @@ def placed(client: Client, namespace: str, prefix: str) -> list[Placed]:
     return sorted(found, key=lambda member: member.index)
 
 
+def hint_of(pod: Object) -> dict[str, Any]:
+    """What Muster told this pod with its binding."""
+    hint: dict[str, Any] = json.loads(pod["metadata"]["annotations"][OURS + "hint"])
+    return hint
+
+
 def racks(members: Sequence[Placed]) -> list[str]:
     """The racks that these members are in, each once, sorted."""
     return sorted({rack_of(member.node) for member in members})

@@ -207,11 +207,16 @@ class ControlPlane(Cluster):
         """The administrator's kubeconfig file."""
         return self.kubeconfig_for(ADMIN)
 
+    @property
+    def certificates(self) -> Path:
+        """Where the API server keeps `apiserver.crt` and `.key`, which it signed itself."""
+        return self._folder / "certificates"
+
     def kubeconfig_for(self, user: str) -> Path:
         """A kubeconfig file for one of `users`."""
         path = self._folder / f"{user.replace(':', '_')}.kubeconfig"
         if not path.exists():
-            authority = self._folder / "certificates" / "apiserver.crt"
+            authority = self.certificates / "apiserver.crt"
             path.write_text(kubeconfig_text(self.server, authority, self.users[user]))
         return path
 
@@ -292,7 +297,7 @@ class ControlPlane(Cluster):
                 "--bind-address=127.0.0.1",
                 "--advertise-address=127.0.0.1",
                 f"--secure-port={port}",
-                f"--cert-dir={self._folder / 'certificates'}",
+                f"--cert-dir={self.certificates}",
                 # The API server's own address is not offered to pods: none of them runs.
                 "--endpoint-reconciler-type=none",
                 "--service-cluster-ip-range=10.0.0.0/24",
