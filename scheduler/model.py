@@ -205,6 +205,43 @@ class Group:
     fault: str = ""
 
 
+class ChartLevel(NamedTuple):
+    """One level of a topology object."""
+
+    label: str
+    """Node label key."""
+    name: str = ""
+    """What requests may call it beside its key, such as the layer ``spine``."""
+
+
+class ChartMember(NamedTuple):
+    """What belongs to a domain: nodes, or domains of lower tiers; one of the last three is set."""
+
+    nodes: bool
+    """Whether nodes are meant; else domains."""
+    name: str = ""
+    pattern: str = ""
+    """A regular expression that is found anywhere in the name."""
+    selector: tuple[Requirement, ...] | None = None
+    """A label selector of nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """An object that describes the network: an order of node labels, or one domain of a tier."""
+
+    key: GroupKey
+    """Of no namespace."""
+    levels: tuple[ChartLevel, ...] = ()
+    """Broadest first; empty for a domain."""
+    tier: int | None = None
+    """Of a domain: counted from the nodes up."""
+    tier_name: str = ""
+    members: tuple[ChartMember, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What could not be read and is left out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node as placement sees it."""

@@ -42,7 +42,7 @@ class Settings:
     """Everything that can be set, with its unit and the reason for its default."""
 
     levels: tuple[str, ...] = ()
-    """Node label keys, broadest first. Empty: detected from the labels that nodes carry."""
+    """Node label keys, broadest first. Empty: from topology objects, else from nodes' labels."""
     scheduler_names: tuple[str, ...] = ("muster", "muster-plain")
     """Pods with one of these ``schedulerName`` are ours; an absent name in a hand-made file too."""
     start: Start = Start.BURST

@@ -1,14 +1,15 @@
-"""Which kinds of PodGroup the API server serves."""
+"""Which kinds of PodGroup and of topology object the API server serves."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from scheduler.cluster.reflector import RefusedError
-from scheduler.cluster.resources import POD_GROUPS, Resource, pod_groups
+from scheduler.cluster.resources import POD_GROUPS, TOPOLOGIES, Resource, pod_groups
 from scheduler.cluster.transport import Transport
 from scheduler.errors import ClusterError
 
@@ -36,32 +37,48 @@ class _Kinds(Struct):
     resources: list[_Kind] = []
 
 
-def served_pod_groups(transport: Transport) -> list[Resource]:
-    """The PodGroups that are served, each in the preferred version that has them.
+def served_kinds(transport: Transport) -> list[Resource]:
+    """The PodGroups and topology objects that are served, each in the preferred version.
 
     Raises ClusterError if the API server does not say.
     """
     found = _get(transport, "/apis", _Groups).groups
     versions = {group.name: {item.version for item in group.versions} for group in found}
-    served = (_first_served(transport, group, wanted, versions) for group, wanted in POD_GROUPS)
+    served = (_first_served(transport, wanted, versions) for wanted in _wanted())
     return [resource for resource in served if resource is not None]
 
 
+class _Wanted(NamedTuple):
+    """One kind in the versions that would do, the preferred one first."""
+
+    group: str
+    plural: str
+    versions: tuple[tuple[str, Resource], ...]
+
+
+def _wanted() -> Iterator[_Wanted]:
+    for group, versions in POD_GROUPS:
+        yield _Wanted(group, "podgroups", tuple((one, pod_groups(group, one)) for one in versions))
+    for kind in TOPOLOGIES:
+        versioned = tuple((one, kind.resource(one)) for one in kind.versions)
+        yield _Wanted(kind.group, kind.plural, versioned)
+
+
 def _first_served(
-    transport: Transport, group: str, wanted: tuple[str, ...], served: dict[str, set[str]]
+    transport: Transport, wanted: _Wanted, served: dict[str, set[str]]
 ) -> Resource | None:
-    for version in wanted:
-        if version in served.get(group, ()) and _has_pod_groups(transport, group, version):
-            return pod_groups(group, version)
+    for version, resource in wanted.versions:
+        if version in served.get(wanted.group, ()) and _has(transport, wanted, version):
+            return resource
     return None
 
 
-def _has_pod_groups(transport: Transport, group: str, version: str) -> bool:
+def _has(transport: Transport, wanted: _Wanted, version: str) -> bool:
     try:
-        kinds = _get(transport, f"/apis/{group}/{version}", _Kinds).resources
+        kinds = _get(transport, f"/apis/{wanted.group}/{version}", _Kinds).resources
     except RefusedError:
         return False
-    return any(kind.name == "podgroups" for kind in kinds)
+    return any(kind.name == wanted.plural for kind in kinds)
 
 
 def _get(transport: Transport, path: str, kind: type[T]) -> T:

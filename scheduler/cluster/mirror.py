@@ -8,6 +8,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from scheduler.cluster.resources import Meta
 from scheduler.core.messages import (
+    ChartGone,
+    ChartSeen,
     Event,
     GroupGone,
     GroupSeen,
@@ -16,7 +18,7 @@ from scheduler.core.messages import (
     PodGone,
     PodSeen,
 )
-from scheduler.model import Group, Node, Pod
+from scheduler.model import Chart, Group, Node, Pod
 from scheduler.service import Post
 
 V = TypeVar("V")
@@ -108,3 +110,8 @@ def pods() -> Mirror[Pod]:
 def groups() -> Mirror[Group]:
     """A mirror of groups of one kind."""
     return Mirror(GroupSeen, lambda group: GroupGone(group.key))
+
+
+def charts() -> Mirror[Chart]:
+    """A mirror of topology objects of one kind."""
+    return Mirror(ChartSeen, lambda chart: ChartGone(chart.key))

@@ -45,6 +45,40 @@ def pod_groups(group: str, version: str) -> Resource:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class TopologyKind:
+    """A kind of object that describes the network, in some API group."""
+
+    group: str
+    plural: str
+    kind: str
+    versions: tuple[str, ...]
+    """The preferred one first."""
+
+    def resource(self, version: str) -> Resource:
+        """Its objects, in one version; they are of no namespace."""
+        return Resource(
+            name=f"{self.plural}.{self.group}",
+            path=f"/apis/{self.group}/{version}/{self.plural}",
+            api_version=f"{self.group}/{version}",
+            kind=self.kind,
+            optional=True,
+        )
+
+
+TOPOLOGIES = (
+    TopologyKind("kueue.x-k8s.io", "topologies", "Topology", ("v1beta2", "v1beta1", "v1alpha1")),
+    TopologyKind("kai.scheduler", "topologies", "Topology", ("v1alpha1",)),
+    TopologyKind(
+        "scheduling.koordinator.sh",
+        "clusternetworktopologies",
+        "ClusterNetworkTopology",
+        ("v1alpha1",),
+    ),
+    TopologyKind("topology.volcano.sh", "hypernodes", "HyperNode", ("v1alpha1",)),
+)
+
+
 class Meta(Struct, rename="camel"):
     """The part of an object's metadata that says which object it is."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.cluster.discovery import served_pod_groups
+from scheduler.cluster.discovery import served_kinds
 from scheduler.cluster.resources import NODES, PODS, Resource
 from scheduler.cluster.transport import Transport, message
 from scheduler.errors import ClusterError
@@ -17,8 +17,11 @@ PAGE = 500
 
 
 def objects(transport: Transport) -> Iterator[dict[str, Any]]:
-    """All nodes, pods and PodGroups, each with its kind. Raises ClusterError if refused."""
-    for resource in (NODES, PODS, *served_pod_groups(transport)):
+    """All nodes, pods, PodGroups and topology objects, each with its kind.
+
+    Raises ClusterError if refused.
+    """
+    for resource in (NODES, PODS, *served_kinds(transport)):
         for item in _items(transport, resource):
             yield {"apiVersion": resource.api_version, "kind": resource.kind, **item}
 

@@ -1,18 +1,18 @@
-"""The watch over a whole cluster: nodes, pods, and PodGroups of whichever kinds are served."""
+"""The watch over a whole cluster: nodes, pods, PodGroups and topology objects that are served."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from scheduler import decode
 from scheduler.cluster import mirror
-from scheduler.cluster.discovery import served_pod_groups
+from scheduler.cluster.discovery import served_kinds
 from scheduler.cluster.mirror import Mirror
 from scheduler.cluster.owners import Owners
 from scheduler.cluster.pace import Backoff, Pace
@@ -21,11 +21,13 @@ from scheduler.cluster.resources import NODES, PODS, Resource
 from scheduler.cluster.transport import Transport
 from scheduler.core.messages import Event, Synced
 from scheduler.errors import ClusterError, DecodeError
-from scheduler.model import Group, Pod
+from scheduler.model import Pod
 from scheduler.service import Metrics, Recorder
 
 GROUP_TRIES = 5
 """Failed lists of an optional kind after which the first full list no longer waits for it."""
+
+V = TypeVar("V")
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ class World(Protocol):
 class View:
     """Feeds the world with what the API server has.
 
-    Posts Synced once nodes, pods and every PodGroup kind that is served were listed. Kinds that
+    Posts Synced once nodes, pods and every optional kind that is served were listed. Kinds that
     appear later are picked up within ``Pace.discover_s`` seconds.
     """
 
@@ -178,12 +180,16 @@ class View:
         self._sync.failed("discovery", str(error), 1 if isinstance(error, RefusedError) else None)
 
     def _watch_served(self) -> None:
-        for resource in served_pod_groups(self._transport):
+        for resource in served_kinds(self._transport):
             with self._lock:
                 running = resource.name in self._running
-            if not running:
-                self._sync.expect(resource.name)
-                self._watch(resource, _group_reader(resource), mirror.groups())
+            if running:
+                continue
+            self._sync.expect(resource.name)
+            if resource.kind == "PodGroup":
+                self._watch(resource, _reader(resource, decode.group), mirror.groups())
+            else:
+                self._watch(resource, _reader(resource, decode.chart), mirror.charts())
 
 
 class _Sync:
@@ -240,13 +246,15 @@ def _kept(
     return read_and_keep
 
 
-def _group_reader(resource: Resource) -> Callable[[bytes], Group | None]:
-    def read(raw: bytes) -> Group | None:
+def _reader(
+    resource: Resource, decoded: Callable[[Mapping[str, Any]], V | None]
+) -> Callable[[bytes], V | None]:
+    def read(raw: bytes) -> V | None:
         try:
             found = msgspec.json.decode(raw)
         except msgspec.DecodeError as error:
             raise DecodeError(str(error)) from error
         # The items of a list do not say what they are.
-        return decode.group({"apiVersion": resource.api_version, "kind": resource.kind, **found})
+        return decoded({"apiVersion": resource.api_version, "kind": resource.kind, **found})
 
     return read

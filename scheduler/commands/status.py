@@ -44,13 +44,20 @@ def figures(found: Status) -> list[tuple[str, Text | str]]:
     listed = ", ".join(f"{count} {name}" for name, count in gangs.items())
     return [
         ("nodes", f"{nodes['total']}, of which {nodes['usable']} take new pods"),
-        ("levels", " > ".join(found["levels"]) or "none: nodes carry no label that is known"),
+        ("levels", levels(found)),
         ("GPUs", gpus(found)),
         ("free", free(found)),
         ("fragmented", fragmented(found)),
         ("gangs", listed or "none"),
         ("waiting", waiting(found)),
     ]
+
+
+def levels(found: Status) -> str:
+    """The levels of the network, and who says so."""
+    if not found["levels"]:
+        return "none: nodes carry no label that is known"
+    return f"{' > '.join(found['levels'])}, by {found['levels_from']}"
 
 
 def gpus(found: Status) -> str:

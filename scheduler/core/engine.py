@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.core import answers, life, roster, starting
+from scheduler.core import answers, charting, life, roster, starting
 from scheduler.core.messages import (
     BindCall,
+    ChartGone,
+    ChartSeen,
     Effect,
     EffectDone,
     Event,
@@ -79,6 +81,10 @@ def _world(turn: Turn, event: Event) -> bool:
             roster.group_seen(turn, event.group)
         case GroupGone():
             roster.group_gone(turn, event.key)
+        case ChartSeen():
+            charting.chart_seen(turn, event.chart)
+        case ChartGone():
+            charting.chart_gone(turn, event.key)
         case _:
             return False
     return True

@@ -159,9 +159,7 @@ def nodes(state: State) -> list[dict[str, Any]]:
     ]
 
 
-def _accelerators(
-    state: State, name: str, name_of: Callable[[GangKey], str]
-) -> dict[str, Any]:
+def _accelerators(state: State, name: str, name_of: Callable[[GangKey], str]) -> dict[str, Any]:
     node = state.node(name)
     have = node.allocatable if node else {}
     by_gang: dict[str, int] = {}

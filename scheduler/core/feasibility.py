@@ -16,7 +16,7 @@ from scheduler.model import (
     Toleration,
 )
 
-__all__ = ["anti_affinity_matches", "ports_clash", "verdict"]
+__all__ = ["anti_affinity_matches", "ports_clash", "selects", "verdict"]
 
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
@@ -59,7 +59,12 @@ def anti_affinity_matches(
     """
     if term.selector is None or not _in_scope(term, term_namespace, namespace):
         return False
-    return all(one.operator not in _COMPARES and _matches(one, labels) for one in term.selector)
+    return selects(term.selector, labels)
+
+
+def selects(selector: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
+    """Whether a label selector matches; one without expressions matches everything."""
+    return all(one.operator not in _COMPARES and _matches(one, labels) for one in selector)
 
 
 def _in_scope(term: AntiTerm, term_namespace: str, namespace: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scheduler.model import GangKey, Group, GroupKey, Node, Pod, PodRef
+from scheduler.model import Chart, GangKey, Group, GroupKey, Node, Pod, PodRef
 
 # ── Events ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -49,6 +49,20 @@ class GroupSeen:
 @dataclass(frozen=True, slots=True)
 class GroupGone:
     """A PodGroup-like object was deleted."""
+
+    key: GroupKey
+
+
+@dataclass(frozen=True, slots=True)
+class ChartSeen:
+    """An object that describes the network was added or changed."""
+
+    chart: Chart
+
+
+@dataclass(frozen=True, slots=True)
+class ChartGone:
+    """An object that describes the network was deleted."""
 
     key: GroupKey
 
@@ -127,6 +141,8 @@ Event = (
     | PodGone
     | GroupSeen
     | GroupGone
+    | ChartSeen
+    | ChartGone
     | Filter
     | Prioritize
     | BindCall

@@ -38,6 +38,7 @@ def overview(state: State) -> dict[str, Any]:
     without_use = fragmentation.share_without_use(frame, current_mix(state), resources, usable)
     return {
         "levels": list(topology.levels),
+        "levels_from": topology.source,
         "nodes": {"total": len(frame.names), "usable": int(usable.sum())},
         "gpus": _gpus(state, frame, usable),
         "gangs": _stages(state),

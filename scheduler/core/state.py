@@ -12,7 +12,7 @@ from scheduler.core.capacity import Ledger
 from scheduler.core.gang import Gang, Refusal
 from scheduler.core.messages import Effect, Reply
 from scheduler.core.topology import Topology
-from scheduler.model import AntiTerm, GangKey, Group, GroupKey, Node, Pod, PodRef, Start
+from scheduler.model import AntiTerm, Chart, GangKey, Group, GroupKey, Node, Pod, PodRef, Start
 from scheduler.settings import Settings
 
 PASSED_LIMIT = 10_000
@@ -83,6 +83,7 @@ class State:
     pods: dict[str, Pod] = field(default_factory=dict)
     by_name: dict[tuple[str, str], str] = field(default_factory=dict)
     groups: dict[GroupKey, Group] = field(default_factory=dict)
+    charts: dict[GroupKey, Chart] = field(default_factory=dict)
     users: dict[GroupKey, dict[str, None]] = field(default_factory=dict)
     """Group -> uids of the pods that name it."""
     gangs: dict[GangKey, Gang] = field(default_factory=dict)
@@ -165,8 +166,7 @@ class State:
         """The tree of domains as the nodes are labelled now."""
         if self.topology_kept is None or self.topology_at != self.ledger.shape_version:
             nodes = list(self.ledger.nodes())
-            levels = self.settings.levels or Topology.detect(nodes)
-            self.topology_kept = Topology.build(nodes, levels)
+            self.topology_kept = Topology.of(nodes, self.settings.levels, self.charts.values())
             self.topology_at = self.ledger.shape_version
         return self.topology_kept
 

@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from scheduler.core import presets
+from scheduler.core.charts import TIER, Charted, charted
 from scheduler.core.fabric import Fabric
-from scheduler.model import Node
+from scheduler.core.presets import last_word, name_of
+from scheduler.model import Chart, Node
 
-__all__ = ["PRESETS", "Path", "Topology"]
+__all__ = ["Path", "Topology"]
 
 Path = tuple[str, ...]
 """A domain: the label values from the broadest level down to its own."""
-
-ZONE = "topology.kubernetes.io/zone"
-
-PRESETS: Mapping[str, tuple[str, ...]] = {
-    "topograph": tuple(f"fabric.topograph.run/tier-{tier}" for tier in range(7, -1, -1)),
-    "topograph before 1.0": tuple(
-        f"network.topology.nvidia.com/{level}"
-        for level in ("datacenter", "core", "spine", "block", "leaf")
-    ),
-    "aws": tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in range(1, 5)),
-    "gke": tuple(
-        f"cloud.google.com/gce-topology-{level}" for level in ("block", "subblock", "host")
-    ),
-    "gke before 1.31": tuple(f"topology.gke.io/{level}" for level in ("cluster", "rack", "host")),
-    "oci": tuple(
-        f"oci.oraclecloud.com/rdma.{level}"
-        for level in ("hpc_island_id", "network_block_id", "local_block_id")
-    ),
-    "coreweave": ("backend.coreweave.cloud/fabric", "backend.coreweave.cloud/leafgroup"),
-    "coreweave infiniband": tuple(
-        f"ib.coreweave.cloud/{level}" for level in ("fabric", "superpod", "leafgroup")
-    ),
-    "crusoe": ("crusoe.ai/ib.partition.id", "crusoe.ai/pod.id"),
-}
-"""Label keys of known providers, broadest first. Topograph counts its tiers from the node up."""
-
-_GENERIC = ("block", "rack")
-"""What the last word of a key may be, broadest first, where no preset is in use."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,29 +37,47 @@ class Topology:
     """Per level: the path of each domain by its id; ids follow the order of the paths."""
     values: Mapping[str, tuple[str, ...]] = field(repr=False)
     """Node name -> its label value at each level, "" where it has none."""
+    other_names: Mapping[str, str] = field(repr=False, default_factory=dict)
+    """What topology objects call levels beside their keys -> the key."""
+    source: str = "the settings"
+    """Where the levels come from, for people; "" if there are none."""
 
     @classmethod
-    def build(cls, nodes: Iterable[Node], levels: Sequence[str]) -> Topology:
+    def of(cls, nodes: Iterable[Node], stated: Sequence[str], charts: Iterable[Chart]) -> Topology:
+        """The topology with the levels that are stated, else those of topology objects, else those
+        of the labels that nodes carry."""
+        known = list(nodes)
+        said = charted(charts, known)
+        source, levels = "the settings", tuple(stated)
+        if not levels and said.levels:
+            source, levels = said.source, said.levels
+        elif not levels:
+            preset, levels = presets.detect([node.labels for node in known])
+            source = f"labels of nodes ({preset})" if levels else ""
+        return cls.build(known, levels, said, source)
+
+    @classmethod
+    def build(
+        cls,
+        nodes: Iterable[Node],
+        levels: Sequence[str],
+        said: Charted = Charted(),  # noqa: B008 - frozen
+        source: str = "the settings",
+    ) -> Topology:
         """The topology of these nodes. O(nodes x levels), plus the sort of names and domains."""
         ordered = sorted(nodes, key=lambda node: node.name)
         names = tuple(node.name for node in ordered)
-        values = [_values(node, levels) for node in ordered]
+        values = [_values(node, levels, said) for node in ordered]
         domains = np.full((len(levels), len(ordered)), -1, dtype=np.int32)
         paths = tuple(_number(values, level, domains[level]) for level in range(len(levels)))
         by_name = dict(zip(names, values, strict=True))
-        return cls(tuple(levels), names, Fabric(domains), paths, by_name)
+        fabric = Fabric(domains)
+        return cls(tuple(levels), names, fabric, paths, by_name, said.names, source)
 
     @staticmethod
     def detect(nodes: Iterable[Node]) -> tuple[str, ...]:
-        """The levels in use, broadest first; empty if nodes carry no label that is known.
-
-        The preset on most nodes wins (the first in the table among equals); else any keys that end
-        in ``block`` and ``rack``. The zone comes first, if every node that has a level has a zone.
-        """
-        labels = [node.labels for node in nodes]
-        in_use = set().union(*labels)
-        levels = _preset(labels, in_use) or _generic(labels, in_use)
-        return (ZONE, *levels) if ZONE in in_use and _zoned(labels, levels) else levels
+        """The levels that the nodes' labels are known for, as :func:`presets.detect`."""
+        return presets.detect([node.labels for node in nodes])[1]
 
     def path(self, node_name: str) -> tuple[str | None, ...]:
         """A node's label value at every level, None where it has none; all None if unknown."""
@@ -99,24 +91,36 @@ class Topology:
     def level_name(self, key: str) -> str:
         """The shortest text that :meth:`resolve` understands as this level, for people."""
         at = self.levels.index(key)
-        spellings = (_word(key), _name(key))
+        spellings = (last_word(key), name_of(key))
         return next((text for text in spellings if self.resolve(text) == at), key)
 
     def resolve(self, level_text: str) -> int | None:
         """The level that a text means, or None if it means none or more than one.
 
         It may be the label key, the key's name after the ``/``, or that name's last word:
-        ``cloud.provider.com/topology-rack``, ``topology-rack``, ``rack``.
+        ``cloud.provider.com/topology-rack``, ``topology-rack``, ``rack``. Names that topology
+        objects have for a level come after these.
         """
-        for spell in (_whole, _name, _word):
+        for spell in (_whole, name_of, last_word):
             found = [at for at, key in enumerate(self.levels) if spell(key) == level_text]
             if found:
                 return found[0] if len(found) == 1 else None
-        return None
+        key = self.other_names.get(level_text) or self._tier_within(level_text)
+        return self.levels.index(key) if key in self.levels else None
+
+    def _tier_within(self, level_text: str) -> str:
+        """The broadest tier that is not above the one that is named: there may be fewer."""
+        wanted = _tier(level_text)
+        if wanted is None:
+            return ""
+        tiers = ((key, _tier(key)) for key in self.levels)
+        return next((key for key, tier in tiers if tier is not None and tier <= wanted), "")
 
 
-def _values(node: Node, levels: Sequence[str]) -> tuple[str, ...]:
-    return tuple([node.labels.get(level, "") for level in levels])
+def _values(node: Node, levels: Sequence[str], said: Charted) -> tuple[str, ...]:
+    if not said.labels:
+        return tuple([node.labels.get(level, "") for level in levels])
+    return tuple([said.label(node, level) for level in levels])
 
 
 def _number(
@@ -130,48 +134,10 @@ def _number(
     return tuple(paths)
 
 
-_Labels = Sequence[Mapping[str, str]]
-
-
-def _preset(labels: _Labels, in_use: set[str]) -> tuple[str, ...]:
-    """The keys in use of the preset that most nodes carry."""
-    found = [[key for key in preset if key in in_use] for preset in PRESETS.values()]
-    best = max(found, key=lambda keys: _nodes_with(labels, keys))
-    return tuple(key for key in best if _nodes_with(labels, [key]))
-
-
-def _generic(labels: _Labels, in_use: set[str]) -> tuple[str, ...]:
-    """For each generic word the key that most nodes carry, the first by name among equals."""
-    levels = []
-    for word in _GENERIC:
-        counts = {key: _nodes_with(labels, [key]) for key in in_use if _word(key) == word}
-        if any(counts.values()):
-            levels.append(min(counts, key=lambda key: (-counts[key], key)))
-    return tuple(levels)
-
-
-def _zoned(labels: _Labels, levels: Sequence[str]) -> bool:
-    """Whether the zone can stand above the levels without taking nodes out of them."""
-    if not levels:
-        return any(one.get(ZONE) for one in labels)
-    return all(one.get(ZONE) for one in labels if any(one.get(key) for key in levels))
-
-
-def _nodes_with(labels: _Labels, keys: Sequence[str]) -> int:
-    """How many nodes have a value for one of the keys."""
-    return sum(1 for one in labels if any(one.get(key) for key in keys)) if keys else 0
+def _tier(text: str) -> int | None:
+    number = text.removeprefix(TIER)
+    return int(number) if number != text and number.isdecimal() else None
 
 
 def _whole(key: str) -> str:
     return key
-
-
-def _name(key: str) -> str:
-    return key.rpartition("/")[2]
-
-
-def _word(key: str) -> str:
-    """``rack`` of ``cloud.provider.com/topology-rack``; the whole name if it ends in a number."""
-    name = _name(key)
-    word = re.split(r"[-._]", name)[-1]
-    return word if word.isalpha() else name

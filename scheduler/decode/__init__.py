@@ -14,14 +14,19 @@ from scheduler import dialects
 from scheduler.decode import wire
 from scheduler.decode.nodes import node
 from scheduler.decode.pods import pod
-from scheduler.model import Group, Node, Pod
+from scheduler.model import Chart, Group, Node, Pod
 
-__all__ = ["group", "node", "node_bytes", "pod", "pod_bytes"]
+__all__ = ["chart", "group", "node", "node_bytes", "pod", "pod_bytes"]
 
 
 def group(obj: Mapping[str, Any]) -> Group | None:
     """A PodGroup-like object as a value, or None if it is of no kind that is read."""
     return dialects.group(obj) if isinstance(obj, Mapping) else None
+
+
+def chart(obj: Mapping[str, Any]) -> Chart | None:
+    """A topology object as a value, or None if it is of no kind that is read."""
+    return dialects.chart(obj) if isinstance(obj, Mapping) else None
 
 
 def node_bytes(raw: bytes) -> Node:

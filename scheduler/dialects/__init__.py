@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from scheduler.dialects import (
+    charts,
     coscheduling,
     hived,
     job,
@@ -32,14 +33,16 @@ from scheduler.dialects import (
 from scheduler.dialects.fields import Fault, Json, mapping, text
 from scheduler.dialects.laying import lay, states_minimum
 from scheduler.dialects.source import Found, GroupTerms, PodSource
-from scheduler.model import NO_OPTIONS, Declaration, Group, GroupKey, Options
+from scheduler.model import NO_OPTIONS, Chart, Declaration, Group, GroupKey, Options
 
 __all__ = [
+    "CHARTS",
     "DIALECTS",
     "KINDS",
     "OWNERS",
     "Dialect",
     "Reading",
+    "chart",
     "declaration",
     "group",
     "is_owner",
@@ -107,6 +110,9 @@ KINDS: tuple[str, ...] = tuple(kind for one in DIALECTS for kind in one.KINDS)
 OWNERS = frozenset(kind for one in DIALECTS for kind in one.OWNERS)
 """``Kind.group`` of all workloads that are read when a pod names them."""
 
+CHARTS: tuple[str, ...] = tuple(charts.KINDS)
+"""``Kind.group`` of all objects that describe the network; they are of no namespace."""
+
 _BY_KIND = {kind: one for one in DIALECTS for kind in (*one.KINDS, *one.OWNERS)}
 
 
@@ -151,6 +157,15 @@ def group(obj: Json) -> Group | None:
     key = GroupKey(kind, text(meta.get("namespace")) or "default", name)
     uid = text(meta.get("uid")) or f"{key.namespace}/{name}"
     return _overlaid(key, uid, dialect.read_group(obj), meta)
+
+
+def chart(obj: Json) -> Chart | None:
+    """A topology object as a value; None if it is of no kind that is read or has no name."""
+    kind = kind_of(obj)
+    name = text(mapping(obj.get("metadata")).get("name"))
+    if kind not in charts.KINDS or not name:
+        return None
+    return charts.read(obj, GroupKey(kind, "", name))
 
 
 def kind_of(obj: Json) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from scheduler.core.quoting import quoted
 from scheduler.dialects import coscheduling, values
-from scheduler.dialects.fields import Fault, Json, mapping, sequence, text
+from scheduler.dialects.fields import Fault, Json, mapping, sequence
 from scheduler.dialects.laying import lay
 from scheduler.dialects.source import Found, PodSource
 from scheduler.dialects.source import no_group as read_group
@@ -24,6 +24,7 @@ __all__ = [
     "OWNERS",
     "PREFIX",
     "TOPOLOGY",
+    "layer_name",
     "read_annotations",
     "read_group",
     "read_pod",
@@ -61,6 +62,11 @@ def read_annotations(annotations: Json) -> Options | Fault:
         return options
     # As in Koordinator itself: a total below the minimum is the minimum.
     return replace(options, size=max(options.size, options.min_available))
+
+
+def layer_name(layer: str) -> str:
+    """``blockLayer`` and ``BlockLayer`` as people name a level: ``block``."""
+    return layer.removesuffix("Layer").lower() if layer.endswith("Layer") else layer
 
 
 def read_topology(annotations: Json) -> Options | Fault:
@@ -121,9 +127,7 @@ def _rule(rule: Json) -> Options | Fault:
 
 
 def _layer(value: object) -> str | Fault:
-    """``blockLayer`` as people name a level: ``block``."""
-    name = text(value)
-    return values.level(name.removesuffix("Layer").lower() if name.endswith("Layer") else value)
+    return values.level(layer_name(value) if isinstance(value, str) else value)
 
 
 _RULE = {

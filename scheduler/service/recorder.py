@@ -12,6 +12,8 @@ from typing import Any
 from scheduler.core.messages import (
     Bind,
     BindCall,
+    ChartGone,
+    ChartSeen,
     ClearNomination,
     Effect,
     EffectDone,
@@ -137,6 +139,10 @@ class Recorder:
                 yield from self._pod(event.pod)
             case GroupSeen():
                 yield from self._object("object", _slot(event.group.key))
+            case ChartSeen():
+                yield from self._object("object", _slot(event.chart.key))
+            case ChartGone():
+                yield _delete(_slot(event.key))
             case NodeGone():
                 yield _delete(("Node", "", event.name))
             case PodGone() if event.uid in self._pods:

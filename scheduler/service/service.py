@@ -177,6 +177,17 @@ class Service:
         with self._turning:
             if not self._leads or self._runner.post(Synced()):
                 self._synced = True
+                self._tell_levels()
+
+    def _tell_levels(self) -> None:
+        """Say in the log what the network is taken to be: a wrong guess must be seen at once."""
+        try:
+            found = self.overview()
+        except BusyError:
+            return
+        levels = " > ".join(found.get("levels") or ()) or "none"
+        source = found.get("levels_from") or "no known label on any node; see the setting levels"
+        log.info("levels of the network: %s (%s)", levels, source)
 
     # ── requests ──
 

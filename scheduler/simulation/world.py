@@ -9,6 +9,8 @@ from typing import Any
 from scheduler import decode, dialects
 from scheduler.core.messages import (
     Bind,
+    ChartGone,
+    ChartSeen,
     ClearNomination,
     Effect,
     Event,
@@ -28,9 +30,8 @@ Key = tuple[str, str, str]
 """Kind, namespace, name."""
 
 
-_READ = frozenset(
-    {"Node", "Pod"} | {name.partition(".")[0] for name in (*dialects.KINDS, *dialects.OWNERS)}
-)
+_OTHERS = (*dialects.KINDS, *dialects.OWNERS, *dialects.CHARTS)
+_READ = frozenset({"Node", "Pod"} | {name.partition(".")[0] for name in _OTHERS})
 
 
 class World:
@@ -175,6 +176,8 @@ def _seen(key: Key, obj: Json) -> list[Event]:
         return [NodeSeen(decode.node(obj))]
     if key[0] == "Pod":
         return [PodSeen(decode.pod(obj))]
+    if (chart := decode.chart(obj)) is not None:
+        return [ChartSeen(chart)]
     group = decode.group(obj)
     return [GroupSeen(group)] if group is not None else []
 
@@ -184,5 +187,7 @@ def _gone(key: Key, obj: Json) -> list[Event]:
         return [NodeGone(key[2])]
     if key[0] == "Pod":
         return [PodGone(_uid(obj))]
+    if (chart := decode.chart(obj)) is not None:
+        return [ChartGone(chart.key)]
     group = decode.group(obj)
     return [GroupGone(group.key)] if group is not None else []

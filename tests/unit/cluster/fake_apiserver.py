@@ -19,6 +19,9 @@ import yaml
 
 Json = dict[str, Any]
 
+WATCHED = ("podgroups", "topologies", "clusternetworktopologies", "hypernodes")
+"""Resources that are listed and watched where a group has them."""
+
 PATIENCE_S = 15.0
 
 NODES = "/api/v1/nodes"
@@ -122,19 +125,21 @@ class FakeApi:
     # ── the world ──
 
     def serve(self, group: str, version: str, *resources: str) -> str:
-        """Serve an API group; the path of its PodGroups."""
+        """Serve an API group; the path of its PodGroups or topology objects."""
         with self.changed:
             self.groups.setdefault(group, {})[version] = list(resources)
-            path = f"/apis/{group}/{version}/podgroups"
-            if "podgroups" in resources:
+            watched = next((name for name in resources if name in WATCHED), "")
+            path = f"/apis/{group}/{version}/{watched or WATCHED[0]}"
+            if watched:
                 self.collections.setdefault(path, Collection())
             return path
 
     def withdraw(self, group: str) -> None:
         """Serve an API group no more."""
         with self.changed:
-            for version in self.groups.pop(group):
-                self.collections.pop(f"/apis/{group}/{version}/podgroups", None)
+            for version, resources in self.groups.pop(group).items():
+                for name in resources:
+                    self.collections.pop(f"/apis/{group}/{version}/{name}", None)
             self.changed.notify_all()
 
     def put(self, path: str, obj: Json, *, quietly: bool = False) -> Json:

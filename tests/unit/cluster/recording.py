@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 
 from scheduler.core.messages import (
+    ChartGone,
+    ChartSeen,
     Event,
     GroupGone,
     GroupSeen,
@@ -15,7 +17,7 @@ from scheduler.core.messages import (
     PodSeen,
     Synced,
 )
-from scheduler.model import Group, Node, Pod
+from scheduler.model import Chart, Group, Node, Pod
 from scheduler.service import Metrics
 
 PATIENCE_S = 15.0
@@ -31,6 +33,7 @@ class RecordingWorld:
         self.pods: dict[str, Pod] = {}
         self.nodes: dict[str, Node] = {}
         self.groups: dict[str, Group] = {}
+        self.charts: dict[str, Chart] = {}
         self._changed = threading.Condition()
 
     def post(self, event: Event) -> None:
@@ -70,3 +73,7 @@ class RecordingWorld:
             self.groups[str(event.group.key)] = event.group
         elif isinstance(event, GroupGone):
             self.groups.pop(str(event.key), None)
+        elif isinstance(event, ChartSeen):
+            self.charts[str(event.chart.key)] = event.chart
+        elif isinstance(event, ChartGone):
+            self.charts.pop(str(event.key), None)

@@ -325,6 +325,23 @@ class TestPodGroups:
         api.put(path, pod_group("a", 5))
         world.wait(lambda: [g.options.min_available for g in world.groups.values()] == [5])
 
+    def test_topology_objects_are_read_and_picked_up_later(
+        self, api: FakeApi, view: View, world: RecordingWorld
+    ) -> None:
+        kueue = api.serve("kueue.x-k8s.io", "v1beta2", "topologies", "workloads")
+        api.serve("kueue.x-k8s.io", "v1alpha1", "topologies")
+        levels = [{"nodeLabel": "corp/row"}]
+        api.put(kueue, {"metadata": {"name": "a"}, "spec": {"levels": levels}})
+        view.start()
+        world.wait(lambda: world.synced)
+        first = world.charts["Topology.kueue.x-k8s.io /a"]
+        assert [level.label for level in first.levels] == ["corp/row"]
+        volcano = api.serve("topology.volcano.sh", "v1alpha1", "hypernodes")
+        api.put(volcano, {"metadata": {"name": "s0"}, "spec": {"tier": 1}})
+        world.wait(lambda: len(world.charts) == 2)
+        api.delete(kueue, "", "a")
+        world.wait(lambda: len(world.charts) == 1)
+
     def test_a_kind_that_is_withdrawn_takes_its_groups_along(
         self, api: FakeApi, view: View, world: RecordingWorld
     ) -> None:

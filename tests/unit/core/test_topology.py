@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.topology import PRESETS, ZONE, Topology
+from scheduler.core.presets import PRESETS, ZONE
+from scheduler.core.topology import Topology
 from scheduler.model import Node
 
 LEVELS = ("topo/block", "topo/rack")

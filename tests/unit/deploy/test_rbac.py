@@ -12,7 +12,7 @@ from deploy_objects import installed, one
 
 from scheduler.cluster.events import EventWriter, Note
 from scheduler.cluster.owners import owner_resources
-from scheduler.cluster.resources import NODES, POD_GROUPS, PODS, Resource, pod_groups
+from scheduler.cluster.resources import NODES, POD_GROUPS, PODS, TOPOLOGIES, Resource, pod_groups
 from scheduler.cluster.transport import Answer
 from scheduler.cluster.writes import Writer
 from scheduler.commands import client
@@ -66,6 +66,8 @@ def _watched() -> Iterator[Resource]:
     yield from (NODES, PODS)
     for group, versions in POD_GROUPS:
         yield from (pod_groups(group, version) for version in versions)
+    for kind in TOPOLOGIES:
+        yield from (kind.resource(version) for version in kind.versions)
 
 
 def _needed() -> set[Permission]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from builders import in_group, pod_group
 
 from scheduler import decode
 from scheduler.model import Declaration
-from builders import in_group, pod_group
 from tests.cases.story import Story
 from tests.unit.dialects import controller_pods as made
 

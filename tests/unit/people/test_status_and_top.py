@@ -31,7 +31,7 @@ def test_status_says_what_there_is_and_ends_with_0(here: Site) -> None:
     assert ran.status == 0
     assert re.match(rf"Muster \S+ at {here.url} is ready\n", ran.out)
     assert ran.line("nodes") == "8, of which 7 take new pods"
-    assert ran.line("levels") == "topo/block > topo/rack"
+    assert ran.line("levels") == "topo/block > topo/rack, by the settings"
     assert ran.line("GPUs") == "26 of 64 used (41 %)"
     assert (
         ran.line("free") == "24 on whole nodes, 6 on nodes in use, 8 on nodes that take no new pods"
