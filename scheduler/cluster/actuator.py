@@ -12,6 +12,7 @@ from scheduler.cluster.backlog import Backlog
 from scheduler.cluster.events import POLITE_S, EventWriter
 from scheduler.cluster.mirror import Mirror
 from scheduler.cluster.resources import Meta
+from scheduler.cluster.throttle import MOST
 from scheduler.cluster.transport import Transport
 from scheduler.cluster.writes import Result, Writer
 from scheduler.core.messages import (
@@ -27,9 +28,6 @@ from scheduler.core.messages import (
 )
 from scheduler.model import Pod, PodRef
 from scheduler.service import Metrics, Post
-
-WORKERS = 16
-"""Requests under way at once; the measured optimum for bursts, and gentle on the API server."""
 
 LIMIT = 100_000
 """Effects that may wait; a gang has one for each member."""
@@ -51,12 +49,12 @@ class ClusterActuator:
         pods: Mirror[Pod],
         metrics: Metrics,
         *,
-        workers: int = WORKERS,
+        workers: int = MOST,
         limit: int = LIMIT,
         may_send: Callable[[], bool] = lambda: True,
     ) -> None:
         self._pods = pods
-        self._backlog = Backlog(limit)
+        self._backlog = Backlog(limit, workers)
         self._stopped = threading.Event()
         self._may_send = may_send
         self._writer = Writer(transport, self._is_cancelled, self._stopped)

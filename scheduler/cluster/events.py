@@ -7,18 +7,31 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from scheduler.cluster.transport import Transport, segment
+from scheduler.cluster.transport import Answer, Transport, segment
 from scheduler.core.messages import Bind, Record
 from scheduler.errors import ClusterError
 from scheduler.model import PodRef
 from scheduler.service import Metrics
 
-LIMIT = 4096
+LIMIT = 10_000
 """Events that may wait; more are dropped and counted."""
+
+ROUTINE_PER_S = 100.0
+ROUTINE_AT_ONCE = 16
+"""How fast the Events of pods that were bound are written. Each costs the API server as much as a
+Binding, so those of a gang of 500 must not get in the way of the next gang's start."""
+
+_GRAIN_S = 1e-3
+"""Shorter pauses are none."""
+
+TRIES = 3
+LONGEST_PAUSE_S = 5.0
+"""How often an Event is sent that is refused as one too many, and the longest pause before it."""
 
 REFS = 16
 """Most pods that one Record is written on."""
@@ -41,6 +54,8 @@ class Note:
     action: str
     text: str
     warning: bool = False
+    routine: bool = False
+    """Whether it says only what the pod itself shows too, so that it may come late."""
 
 
 def of_binding(effect: Bind) -> Note:
@@ -48,7 +63,7 @@ def of_binding(effect: Bind) -> Note:
     text = f"Successfully assigned {effect.ref} to {effect.node}"
     if effect.note:
         text = f"{text}: {effect.note}"
-    return Note(effect.ref, "Scheduled", "Binding", text)
+    return Note(effect.ref, "Scheduled", "Binding", text, routine=True)
 
 
 def of_record(effect: Record) -> list[Note]:
@@ -60,13 +75,24 @@ def of_record(effect: Record) -> list[Note]:
 
 
 class EventWriter:
-    """A bounded queue of Events, and how one is written."""
+    """A bounded queue of Events, and how one is written.
 
-    def __init__(self, transport: Transport, metrics: Metrics) -> None:
+    What people have to know comes first; what is routine is paced.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._transport = transport
         self._dropped = metrics.events_dropped
+        self._clock = clock
         self._instance = f"muster-{socket.gethostname()}"[:128]
-        self._waiting: deque[Note] = deque()
+        self._urgent: deque[Note] = deque()
+        self._routine: deque[Note] = deque()
+        self._next_routine = 0.0
         self._changed = threading.Condition()
         self._stopped = False
         self._refused = ""
@@ -74,37 +100,62 @@ class EventWriter:
     def put(self, note: Note) -> None:
         """Queue an Event; with too many waiting it is dropped."""
         with self._changed:
-            if self._stopped or len(self._waiting) >= LIMIT:
+            if self._stopped or len(self._urgent) + len(self._routine) >= LIMIT:
                 self._dropped.inc()
                 return
-            self._waiting.append(note)
+            (self._routine if note.routine else self._urgent).append(note)
             self._changed.notify()
 
     def take(self) -> Note | None:
         """The next one; None once stopped and empty."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._stopped)
-            return self._waiting.popleft() if self._waiting else None
+            while True:
+                if self._urgent:
+                    return self._urgent.popleft()
+                pause = self._pause()
+                if self._routine and (self._stopped or pause <= _GRAIN_S):
+                    self._next_routine += 1 / ROUTINE_PER_S
+                    return self._routine.popleft()
+                if self._stopped:
+                    return None
+                self._changed.wait(pause if self._routine else None)
+
+    def _pause(self) -> float:
+        """Seconds until the next routine Event may go."""
+        now = self._clock()
+        self._next_routine = max(self._next_routine, now - (ROUTINE_AT_ONCE - 1) / ROUTINE_PER_S)
+        return self._next_routine - now
 
     def stop(self, *, drop: bool) -> None:
-        """Take no more in; with ``drop`` forget what waits."""
+        """Take no more in, and pace no more; with ``drop`` forget what waits."""
         with self._changed:
             self._stopped = True
             if drop:
-                self._dropped.inc(len(self._waiting))
-                self._waiting.clear()
+                self._dropped.inc(len(self._urgent) + len(self._routine))
+                self._urgent.clear()
+                self._routine.clear()
             self._changed.notify_all()
 
     def write(self, note: Note) -> None:
         """Send one Event; a refusal is counted, and logged when it is a new one."""
         path = f"/apis/events.k8s.io/v1/namespaces/{segment(note.ref.namespace)}/events"
         try:
-            answer = self._transport.post(path, self._body(note))
+            answer = self._send(path, self._body(note))
         except ClusterError as error:
             self._refuse(str(error), str(error))
             return
         if not answer.ok:
             self._refuse(str(answer.status), answer.text)
+
+    def _send(self, path: str, body: dict[str, Any]) -> Answer:
+        for _ in range(TRIES - 1):
+            answer = self._transport.post(path, body)
+            if answer.status != 429:
+                return answer
+            with self._changed:
+                pause = min(answer.retry_after_s or 1.0, LONGEST_PAUSE_S)
+                self._changed.wait_for(lambda: self._stopped, pause)
+        return self._transport.post(path, body)
 
     def _refuse(self, kind: str, text: str) -> None:
         self._dropped.inc()
