@@ -31,9 +31,9 @@ class Node:
 
 
 @contextmanager
-def fabric() -> Iterator[list[Node]]:
-    """The nodes, by number: even ones in rack 0, odd ones in rack 1, as they come when racks are
-    filled alternately. Raises NotPermittedError with the reason.
+def fabric(count: int = NODES) -> Iterator[list[Node]]:
+    """So many nodes, by number: even ones in rack 0, odd ones in rack 1, as they come when racks
+    are filled alternately. Raises NotPermittedError with the reason.
     """
     for tool in ("ip", "tc"):
         if shutil.which(tool) is None:
@@ -41,7 +41,7 @@ def fabric() -> Iterator[list[Node]]:
     prefix = f"muster{os.getpid()}"
     nodes = [
         Node(number, number % RACKS, f"{prefix}n{number}", f"10.77.0.{number + 1}")
-        for number in range(NODES)
+        for number in range(count)
     ]
     made: list[str] = []
     try:
@@ -85,9 +85,19 @@ def _attach(switches: str, node: Node) -> None:
     _limit(node.namespace, "eth0", LINK_MBIT)
 
 
+def slow_down(node: Node, mbit: int) -> None:
+    """The node's own link from now on, in its direction to the switch."""
+    _limit(node.namespace, "eth0", mbit)
+
+
+def cut(node: Node) -> None:
+    """The node's link is down from now on."""
+    _run("ip", "-n", node.namespace, "link", "set", "eth0", "down")
+
+
 def _limit(namespace: str, link: str, mbit: int) -> None:
     _run(
-        "ip", "netns", "exec", namespace, "tc", "qdisc", "add", "dev", link, "root",
+        "ip", "netns", "exec", namespace, "tc", "qdisc", "replace", "dev", link, "root",
         "tbf", "rate", f"{mbit}mbit", "burst", "128kb", "latency", "100ms",
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.report import report
-from trainer.settings import TrainSettings
+from trainer.train_settings import TrainSettings
 
 BARS = {
     "world_invariance": (0.0, 1e-5),

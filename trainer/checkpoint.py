@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trainer.errors import CheckpointError
+from trainer.errors import CheckpointError, StorageError
 
 T = TypeVar("T")
 
@@ -164,14 +164,14 @@ class CheckpointStore:
         self._check(error)
 
     def _check(self, error: str | None) -> None:
-        """Collective. Raises one CheckpointError for all if any rank has an error."""
+        """Collective. Raises one StorageError for all if any rank has an error."""
         import torch.distributed as dist
 
         errors: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(errors, error)
         found = [(rank, text) for rank, text in enumerate(errors) if text is not None]
         if found:
-            raise CheckpointError(
+            raise StorageError(
                 f"no checkpoint in {self.root}: {found[0][1]} (rank {found[0][0]}); is there room, "
                 "and may the pod write there?"
             )

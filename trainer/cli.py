@@ -22,10 +22,10 @@ from trainer.interruption import EXIT_CODE, RETRY_CODE
 from trainer.settings import (
     LaunchSettings,
     PreflightSettings,
-    TrainSettings,
     environment,
     help_of,
 )
+from trainer.train_settings import TrainSettings
 
 CONFIGURATION_ERROR = 2
 
@@ -167,7 +167,7 @@ def env_command(
 
 def _show_env(settings: LaunchSettings, facts_file: Path | None, as_json: bool) -> int:
     from trainer import describe, facts
-    from trainer.launch import plan_here, surroundings
+    from trainer.plan import plan_here, surroundings
 
     env = surroundings(environment())
     try:
@@ -201,16 +201,21 @@ def preflight_command(
 
 def _run_preflight(settings: PreflightSettings, as_json: bool) -> int:
     from trainer import preflight
-    from trainer.launch import plan_here, surroundings
+    from trainer.findings import table
+    from trainer.plan import plan_here, surroundings
     from trainer.worker import read_worker
 
     env = surroundings(environment())
     chosen, machine = plan_here(LaunchSettings.load(env, {}), env)
     below_launcher = read_worker(env) if "LOCAL_RANK" in env else None
     worker = below_launcher or preflight.pod_as_worker(chosen.world)
-    found = preflight.run(worker, settings, machine, preflight.problems_of(chosen.decisions))
+    decisions = chosen.decisions
+    # gloo would otherwise listen where the host's name leads, which may be the loopback interface.
+    os.environ.update(decisions.set)
+    problems, warnings = preflight.problems_of(decisions), tuple(decisions.warnings)
+    found = preflight.run(worker, settings, machine, problems, warnings)
     if worker.rank == 0:
-        typer.echo(found.as_json() if as_json else preflight.table(found), nl=as_json)
+        typer.echo(found.as_json() if as_json else table(found), nl=as_json)
     for problem in found.problems:
         typer.echo(f"muster-train: {problem}", err=True)
     return 0 if found.ok else RETRY_CODE

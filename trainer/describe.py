@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from trainer.facts import Machine, Peer
-from trainer.launch import Plan
+from trainer.plan import Plan
 from trainer.world import FLEXIBLE, LaunchWorld
 
 

@@ -3,7 +3,7 @@
     TrainerError
     ├── SettingsError     a flag or an environment variable that cannot be used
     ├── HintError         a hint that cannot be read
-    ├── FactsError       facts of a machine that cannot be read
+    ├── FactsError        facts of a machine that cannot be read
     ├── WorldError        a launch environment that contradicts itself
     ├── RendezvousError   ranks that did not meet, or that do not fit together
     ├── PreflightError    a check before the run that found a fault
@@ -11,6 +11,7 @@
     ├── PeerError         another rank that is gone or stuck
     ├── DivergedError     a loss that is not finite, step after step
     └── CheckpointError   a checkpoint that does not belong to this run
+        └── StorageError  one that could not be written: no room, or a disk that fails
 
 Every message says what is wrong, with the name and the value, and what to do about it.
 """
@@ -68,4 +69,10 @@ class DivergedError(TrainerError):
 
 
 class CheckpointError(TrainerError):
-    """A checkpoint that does not belong to this run, or that cannot be written."""
+    """A checkpoint that does not belong to this run, or a directory that cannot hold any."""
+
+
+class StorageError(CheckpointError):
+    """A checkpoint that could not be written: no room, or a disk that fails."""
+
+    retry = True

@@ -1,8 +1,14 @@
-"""SIGTERM as a flag: an eviction ends a run between two steps, never inside one."""
+"""SIGTERM as a flag: an eviction ends a run between two steps, never inside one. And before there
+are steps: at once.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -36,3 +42,28 @@ def stop_on_sigterm() -> Iterator[StopFlag]:
         yield stop
     finally:
         signal.signal(signal.SIGTERM, former)
+
+
+def leave_on_sigterm_until_workers_run() -> None:
+    """Until torchrun has installed its own handlers nothing reacts to SIGTERM: importing takes
+    seconds, waiting for the other pods up to minutes inside C++, where no Python handler runs,
+    and the kernel ignores default actions for a container's first process. The interpreter
+    still writes the signal's number to a descriptor at once, so a thread can end the process.
+    """
+    signal.signal(signal.SIGTERM, _early)
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(receiver, sender), daemon=True).start()
+
+
+def _early(_number: int, _frame: object) -> None:
+    """Only marks that torchrun's handler is not there yet."""
+
+
+def _watch(receiver: socket.socket, _sender: socket.socket) -> None:
+    while numbers := receiver.recv(64):
+        if signal.SIGTERM in numbers and signal.getsignal(signal.SIGTERM) is _early:
+            sys.stderr.write("muster: SIGTERM before any worker ran\n")
+            sys.stderr.flush()
+            os._exit(EXIT_CODE)

@@ -11,7 +11,7 @@ from trainer import data, model
 from trainer.checkpoint import CheckpointStore
 from trainer.pace import Pace
 from trainer.rendezvous import Ranks
-from trainer.settings import TrainSettings
+from trainer.train_settings import TrainSettings
 
 if TYPE_CHECKING:
     import torch

@@ -22,7 +22,7 @@ from trainer.interruption import EXIT_CODE, StopFlag, stop_on_sigterm
 from trainer.job import Job, prepare
 from trainer.rendezvous import Ranks
 from trainer.report import Report, progress
-from trainer.settings import TrainSettings
+from trainer.train_settings import TrainSettings
 
 log = logging.getLogger("muster.train")
 

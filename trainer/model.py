@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from trainer import named
 from trainer.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def build(name: str, hidden: int, seed: int, symbols: int = 0) -> nn.Module:
 
     torch.manual_seed(seed)
     if ":" in name:
-        return _users(name)()
+        net: nn.Module = named.function(name, "--model")()
+        return net
     known: dict[str, Callable[[], nn.Module]] = {
         "mlp": lambda: _mlp(hidden),
         "vit": lambda: _vit(hidden),
@@ -36,15 +37,6 @@ def build(name: str, hidden: int, seed: int, symbols: int = 0) -> nn.Module:
     if name not in known:
         raise SettingsError(f"--model {name}: want {', '.join(known)} or MODULE:FUNCTION")
     return known[name]()
-
-
-def _users(name: str) -> Callable[[], nn.Module]:
-    module, _, function = name.partition(":")
-    try:
-        found: Callable[[], nn.Module] = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SettingsError(f"--model {name}: {error}") from error
-    return found
 
 
 def _mlp(hidden: int) -> nn.Module:

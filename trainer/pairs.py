@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median_high
 
 Pair = tuple[int, int]
 Speeds = Mapping[Pair, float]
@@ -38,8 +38,10 @@ def first_rounds(size: int) -> list[list[Pair]]:
 
 
 def threshold(speeds: Speeds, least: float, share: float) -> float:
-    """Gbit/s below which a pair is slow: what is asked for, or a share of the median."""
-    usual = median(speeds.values()) if speeds else 0.0
+    """Gbit/s below which a pair is slow: what is asked for, or a share of the median; of two in
+    the middle the faster, as one bad pair of two must not set its own standard.
+    """
+    usual = median_high(speeds.values()) if speeds else 0.0
     return least or share * usual
 
 
@@ -55,15 +57,21 @@ def swapped(speeds: Speeds, limit: float) -> list[list[Pair]]:
     return rounds
 
 
-def judge(first: Speeds, second: Speeds, limit: float) -> Verdict:
-    """Who is slow with two partners is bad; the rest of the slow pairs is a matter of the way."""
+def judge(first: Speeds, second: Speeds, limit: float, share: float = 1.0) -> Verdict:
+    """Who is slow with two partners is bad, unless the partner it was slow with at first is slower
+    still, by that share: then the second way was merely longer, between racks for example. The
+    rest of the slow pairs is a matter of the way.
+    """
     slow = sorted(pair for pair, speed in first.items() if speed < limit)
-    suspects = {rank for pair in slow for rank in pair}
+    again: dict[int, float] = {}
+    for pair, speed in second.items():
+        for rank in pair:
+            again[rank] = max(speed, again.get(rank, 0.0))
     bad = {
         rank
-        for pair, speed in second.items()
-        for rank in pair
-        if speed < limit and rank in suspects
+        for pair in slow
+        for rank, other in (pair, pair[::-1])
+        if again.get(rank, limit) < limit and again.get(other, limit) >= share * again[rank]
     }
     ways = [pair for pair in slow if not bad & set(pair)]
     return Verdict(tuple(sorted(bad)), tuple(ways), limit)

@@ -12,19 +12,18 @@ import logging
 import resource
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer import pairs, reach
+from trainer import pairs, reach, transfers
 from trainer.errors import PreflightError, WorldError
 from trainer.facts import Machine
+from trainer.findings import Card, Findings, judged
 from trainer.nccl import Decisions
-from trainer.pairs import Pair, Verdict
 from trainer.settings import PreflightSettings
 from trainer.worker import Worker
 from trainer.world import LaunchWorld
@@ -34,54 +33,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("muster.preflight")
 
-CLOCK_SECONDS = 1.0
-"""Skew between pods from which on their logs cannot be put in order."""
-
 GRACE = timedelta(seconds=10)
 """How much longer the others wait than rank 0, and it for them."""
 
 UNLIMITED = resource.RLIM_INFINITY
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """What a rank tells the others about itself."""
-
-    rank: int
-    host: str
-    node: str
-    """Identity of the machine, equal for pods on one of them."""
-    clock: float
-    """Seconds since the epoch."""
-    gpu: str | None = None
-    """UUID or PCI address of the device it will use."""
-    problems: tuple[str, ...] = ()
-    """What is wrong in this pod alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """The outcome, the same for all ranks."""
-
-    world_size: int
-    hosts: tuple[str, ...] = ()
-    pairs: dict[str, float] = field(default_factory=dict)
-    """`0-1` → Gbit/s."""
-    threshold_gbps: float = 0.0
-    slow_hosts: tuple[str, ...] = ()
-    slow_links: tuple[str, ...] = ()
-    allreduce_gbps: float | None = None
-    """Bus bandwidth."""
-    seconds: float = 0.0
-    problems: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
-
-    def as_json(self) -> str:
-        return json.dumps({"ok": self.ok, **asdict(self)})
 
 
 def run(
@@ -89,13 +44,14 @@ def run(
     settings: PreflightSettings,
     machine: Machine,
     problems: tuple[str, ...] = (),
+    warnings: tuple[str, ...] = (),
     *,
     store: Store | None = None,
     exchange: Callable[[int, int], float] | None = None,
 ) -> Findings:
     """All checks. Collective: every rank of the world calls it, each within the deadline.
 
-    problems: what is known to be wrong in this pod; all ranks will report it.
+    problems, warnings: what is known to be wrong, or may be, in this pod; all ranks will report it.
     store, exchange: instead of the store at the master's address, and of a real transfer.
 
     Raises PreflightError where the ranks do not come together at all, naming host, port and
@@ -103,12 +59,13 @@ def run(
     """
     start = time.monotonic()
     store = store or meet(worker, settings)
-    card = _card(worker, machine, problems)
+    card = _card(worker, machine, problems, warnings)
     cards = _present(store, card, worker.world_size, settings.deadline)
     with _Group(worker, store, settings):
         _all_here(cards, settings)
+        cards = _at_one_moment(cards)
         try:
-            found = _measure(worker, settings, cards, exchange or _exchange(settings))
+            found = _measure(worker, settings, cards, exchange or transfers.exchange_of(settings))
         except RuntimeError as error:
             raise PreflightError(
                 f"rank {worker.rank} lost another rank during the checks: "
@@ -141,7 +98,9 @@ def meet(worker: Worker, settings: PreflightSettings) -> Store:
         ) from error
 
 
-def _card(worker: Worker, machine: Machine, problems: tuple[str, ...]) -> Card:
+def _card(
+    worker: Worker, machine: Machine, problems: tuple[str, ...], warnings: tuple[str, ...] = ()
+) -> Card:
     gpus = machine.gpus or ()
     mine = gpus[worker.local_rank] if worker.local_rank < len(gpus) else None
     return Card(
@@ -151,6 +110,7 @@ def _card(worker: Worker, machine: Machine, problems: tuple[str, ...]) -> Card:
         clock=time.time(),
         gpu=(mine.uuid or mine.pci) if mine and worker.local_world_size > 1 else None,
         problems=problems,
+        warnings=warnings,
     )
 
 
@@ -213,7 +173,8 @@ def _leave(store: Store, rank: int, present: list[int]) -> None:
 
 def _read(text: str) -> Card:
     raw = json.loads(text)
-    return Card(**{**raw, "problems": tuple(raw["problems"])})
+    lists = {name: tuple(raw[name]) for name in ("problems", "warnings")}
+    return Card(**{**raw, **lists})
 
 
 class _Group:
@@ -258,6 +219,17 @@ def _all_here(cards: list[Card], settings: PreflightSettings) -> None:
         ) from error
 
 
+def _at_one_moment(cards: list[Card]) -> list[Card]:
+    """The cards with everybody's clock as the barrier lets them go, which is the same moment up to
+    a few milliseconds.
+    """
+    import torch.distributed as dist
+
+    clocks: list[Any] = [None] * len(cards)
+    dist.all_gather_object(clocks, time.time())
+    return [replace(card, clock=clock) for card, clock in zip(cards, clocks, strict=True)]
+
+
 def _measure(
     worker: Worker,
     settings: PreflightSettings,
@@ -265,124 +237,12 @@ def _measure(
     exchange: Callable[[int, int], float],
 ) -> Findings:
     size = worker.world_size
-    first = _rounds(worker.rank, pairs.first_rounds(size), exchange)
+    first = transfers.speeds(worker.rank, pairs.first_rounds(size), exchange)
     limit = pairs.threshold(first, settings.min_gbps, settings.min_share)
-    second = _rounds(worker.rank, pairs.swapped(first, limit), exchange)
-    verdict = pairs.judge(first, second, limit)
-    speed = _allreduce(settings) if size > 1 else None
-    return _told(_findings(cards, {**first, **second}, verdict, speed, settings))
-
-
-def _rounds(
-    rank: int, rounds: list[list[Pair]], exchange: Callable[[int, int], float]
-) -> dict[Pair, float]:
-    """Speeds of all pairs, the same on every rank; both members measure, the slower counts."""
-    import torch.distributed as dist
-
-    found: dict[Pair, float] = {}
-    for now in rounds:
-        other = pairs.partner(rank, now)
-        mine = exchange(rank, other) if other is not None else float("inf")
-        everybody: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(everybody, mine)
-        found |= {pair: round(min(everybody[rank] for rank in pair), 4) for pair in now}
-    return found
-
-
-def _exchange(settings: PreflightSettings) -> Callable[[int, int], float]:
-    """Gbit/s in each direction, of both at once."""
-
-    def exchange(_rank: int, other: int) -> float:
-        import torch
-        import torch.distributed as dist
-
-        out = torch.ones(settings.size_mib << 18)
-        back = torch.empty_like(out)
-        spent = []
-        for _ in range(settings.repeats + 1):
-            start = time.perf_counter()
-            work = [dist.isend(out, other), dist.irecv(back, other)]
-            for item in work:
-                if item is not None:
-                    item.wait()
-            spent.append(time.perf_counter() - start)
-        # The first one opens connections.
-        return out.nbytes * 8 / min(spent[1:]) / 1e9
-
-    return exchange
-
-
-def _allreduce(settings: PreflightSettings) -> float:
-    """Bus bandwidth, Gbit/s: 2 (n - 1) / n times the bytes over the seconds."""
-    import torch
-    import torch.distributed as dist
-
-    data, size = torch.ones(settings.size_mib << 18), dist.get_world_size()
-    spent = []
-    for _ in range(settings.repeats + 1):
-        start = time.perf_counter()
-        dist.all_reduce(data)
-        spent.append(time.perf_counter() - start)
-    return round(data.nbytes * 8 * 2 * (size - 1) / size / min(spent[1:]) / 1e9, 4)
-
-
-def _findings(
-    cards: list[Card],
-    speeds: dict[Pair, float],
-    verdict: Verdict,
-    allreduce: float | None,
-    settings: PreflightSettings,
-) -> Findings:
-    name = {card.rank: f"{card.host} (rank {card.rank})" for card in cards}
-    slow = tuple(name[rank] for rank in verdict.slow_ranks)
-    links = tuple(f"{name[a]} and {name[b]}" for a, b in verdict.slow_pairs)
-    problems = [
-        *(f"{card.host} (rank {card.rank}): {text}" for card in cards for text in card.problems),
-        *_shared_gpus(cards),
-        *(f"{host} is slow with two partners, below {verdict.threshold:.3g} Gbit/s; "
-          "take its node out" for host in slow),
-        *(f"the way between {link} is slow, below {verdict.threshold:.3g} Gbit/s"
-          for link in links),
-    ]  # fmt: skip
-    if allreduce is not None and allreduce < settings.min_allreduce_gbps:
-        problems.append(
-            f"all-reduce runs at {allreduce:.3g} Gbit/s over {len(cards)} ranks; "
-            f"want {settings.min_allreduce_gbps:g} (--min-allreduce-gbps)"
-        )
-    return Findings(
-        world_size=len(cards),
-        hosts=tuple(card.host for card in cards),
-        pairs={f"{low}-{high}": speed for (low, high), speed in speeds.items()},
-        threshold_gbps=round(verdict.threshold, 4),
-        slow_hosts=slow,
-        slow_links=links,
-        allreduce_gbps=allreduce,
-        problems=tuple(problems),
-        warnings=tuple(_clocks(cards)),
-    )
-
-
-def _shared_gpus(cards: list[Card]) -> list[str]:
-    counts = Counter((card.node, card.gpu) for card in cards if card.gpu)
-    return [
-        f"GPU {gpu} is used by ranks {[c.rank for c in cards if (c.node, c.gpu) == (node, gpu)]}; "
-        "give each process one of its own"
-        for (node, gpu), times in sorted(counts.items())
-        if times > 1
-    ]
-
-
-def _clocks(cards: list[Card]) -> list[str]:
-    """Cards are written at unequal times, so only a skew beyond the wait for all would show; it
-    is a warning and no more.
-    """
-    early, late = (choose(cards, key=lambda card: card.clock) for choose in (min, max))
-    skew = late.clock - early.clock
-    if skew < CLOCK_SECONDS or early.node == late.node:
-        return []
-    return [
-        f"the clocks of {early.host} and {late.host} differ, or they started {skew:.0f} s apart"
-    ]
+    second = transfers.speeds(worker.rank, pairs.swapped(first, limit), exchange)
+    verdict = pairs.judge(first, second, limit, settings.min_share)
+    speed = transfers.allreduce(settings) if size > 1 else None
+    return _told(judged(cards, {**first, **second}, verdict, speed, settings))
 
 
 def _told(found: Findings) -> Findings:
@@ -425,27 +285,3 @@ def pod_as_worker(pods: LaunchWorld, port: int | None = None) -> Worker:
         store_is_served=False,
         attempt="preflight",
     )
-
-
-def table(found: Findings) -> str:
-    """For people."""
-    from io import StringIO
-
-    from rich.console import Console
-    from rich.table import Table
-
-    grid = Table("ranks", "between", "Gbit/s", title="Preflight")
-    for name, speed in found.pairs.items():
-        low, high = (int(rank) for rank in name.split("-"))
-        mark = "  slow" if speed < found.threshold_gbps else ""
-        grid.add_row(name, f"{found.hosts[low]} – {found.hosts[high]}", f"{speed:.3f}{mark}")
-    if found.allreduce_gbps is not None:
-        grid.add_row("all", "all-reduce, bus bandwidth", f"{found.allreduce_gbps:.3f}")
-    console = Console(file=StringIO(), width=100)
-    console.print(grid)
-    for problem in found.problems:
-        console.print(f"problem  {problem}", markup=False, soft_wrap=True)
-    for warning in found.warnings:
-        console.print(f"warning  {warning}", markup=False, soft_wrap=True)
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]
-    return text + f"{'good' if found.ok else 'NOT good'} after {found.seconds:.1f} s\n"

@@ -52,7 +52,7 @@ def test_env_reports_an_unreadable_hint(
 def test_a_mistake_is_one_line_and_exit_code_2(
     args: list[str], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainer.launch._leave_on_sigterm_until_workers_run", lambda: None)
+    monkeypatch.setattr("trainer.launch.leave_on_sigterm_until_workers_run", lambda: None)
     code, out, err = call(capsys, *args)
     assert (code, out) == (2, "")
     assert err.startswith("muster-train: ")
@@ -70,7 +70,7 @@ def test_a_list_without_pods_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
 def test_help_of_launch_has_torchrun_s_options_and_ours(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainer.launch._leave_on_sigterm_until_workers_run", lambda: None)
+    monkeypatch.setattr("trainer.launch.leave_on_sigterm_until_workers_run", lambda: None)
     code, out, _ = call(capsys, "launch", "--help")
     assert code == 0
     for option in ("--rdzv-backend", "--nproc-per-node", "--hint", "--socket-ifname"):

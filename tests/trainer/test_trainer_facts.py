@@ -11,7 +11,7 @@ from trainer import cli
 from trainer.errors import FactsError
 from trainer.facts import load
 from trainer.harms import profile
-from trainer.launch import plan_here
+from trainer.plan import plan_here
 from trainer.probe import machine
 from trainer.routes import outgoing
 from trainer.settings import LaunchSettings

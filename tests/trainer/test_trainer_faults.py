@@ -15,7 +15,7 @@ from test_trainer_training import ROUNDING, run, train
 from trainer_worlds import Process, environments, run_world
 
 from trainer.checkpoint import complete
-from trainer.errors import CheckpointError, DivergedError, PeerError
+from trainer.errors import CheckpointError, DivergedError, PeerError, StorageError
 from trainer.flight import in_words
 
 STEPS, EVERY = 72, 5
@@ -189,7 +189,7 @@ def test_a_leftover_of_the_same_step_is_replaced(tmp_path: Path) -> None:
 def test_a_disk_without_room_is_the_same_error_on_all_ranks(tmp_path: Path, rank: int) -> None:
     changes = {"checkpoint_dir": tmp_path / "saved"}
     found = run_world(tmp_path, environments([1, 1]), run_without_room, changes, rank)
-    assert {type(each) for each in found} == {CheckpointError}
+    assert {type(each) for each in found} == {StorageError}
     assert str(found[0]) == str(found[1])
     assert "File too large" in str(found[0])
     assert complete(tmp_path / "saved") == []
@@ -229,7 +229,7 @@ def test_saving_in_the_background_without_room_is_the_same_error_on_all_ranks(
 ) -> None:
     changes = {"checkpoint_dir": tmp_path / "saved", "async_save": True}
     found = run_world(tmp_path, environments([1, 1]), run_out_of_room, changes, 1)
-    assert {type(each) for each in found} == {CheckpointError}
+    assert {type(each) for each in found} == {StorageError}
     assert str(found[0]) == str(found[1])
     assert [each.step for each in complete(tmp_path / "saved")] == [20]
 

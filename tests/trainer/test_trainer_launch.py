@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from trainer_worlds import hint
 
-from trainer import launch
+from trainer import command_line, launch, plan
 from trainer.errors import WorldError
 from trainer.nccl import Devices
 from trainer.settings import LaunchSettings
@@ -17,10 +17,8 @@ from trainer.world import LaunchWorld
 INDEXED = {"JOB_COMPLETION_INDEX": "1", "MASTER_ADDR": "first"}
 
 
-def planned(
-    env: dict[str, str], said: LaunchWorld | None = None, **settings: object
-) -> launch.Plan:
-    return launch.plan(LaunchSettings(**settings), env, Devices(0), "host", said)
+def planned(env: dict[str, str], said: LaunchWorld | None = None, **settings: object) -> plan.Plan:
+    return plan.plan(LaunchSettings(**settings), env, Devices(0), "host", said)
 
 
 class TestThePlan:
@@ -54,7 +52,7 @@ class TestThePlan:
 
     def test_the_backend_counts_the_processes_the_command_line_asks_for(self) -> None:
         said = LaunchWorld("command line", nproc_per_node="4")
-        found = launch.plan(LaunchSettings(), {}, Devices(2), "host", said)
+        found = plan.plan(LaunchSettings(), {}, Devices(2), "host", said)
         assert found.backend.name == "gloo"
 
 
@@ -72,13 +70,13 @@ class TestTheCommandLine:
     def test_the_script_and_its_arguments_are_left_alone(
         self, args: list[str], script: str, rest: list[str], module: bool
     ) -> None:
-        options = launch._parser().parse_args(launch._without_separator(args))
+        options = command_line.parser().parse_args(command_line.without_separator(args))
         assert (options.training_script, options.training_script_args) == (script, rest)
         assert options.module is module
 
     def test_our_options_and_torchrun_s_are_told_apart(self) -> None:
         args = ["--grace", "60", "--node-rank", "2", "--fast-sockets", "t.py"]
-        settings, said = launch._said(args)
+        settings, said = command_line.said(args)
         assert (settings.grace, settings.fast_sockets, settings.socket_ifname) == (60, True, None)
         assert said == LaunchWorld("command line", node_rank=2)
 
@@ -86,19 +84,19 @@ class TestTheCommandLine:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PET_NNODES", "3")
-        assert launch._said(["t.py"])[1].nnodes is None
-        assert launch._parser().parse_args(["t.py"]).nnodes == "3"
+        assert command_line.said(["t.py"])[1].nnodes is None
+        assert command_line.parser().parse_args(["t.py"]).nnodes == "3"
 
 
 class TestBeforeTorchrunStarts:
     @pytest.fixture(autouse=True)
     def environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv(launch.UNSHARED_STORE, "")
-        del os.environ[launch.UNSHARED_STORE]
+        monkeypatch.setenv(command_line.UNSHARED_STORE, "")
+        del os.environ[command_line.UNSHARED_STORE]
 
     def prepared(self, *args: str) -> SimpleNamespace:
-        options = launch._parser().parse_args([*args, "t.py"])
-        launch._prepare(options, launch._said([*args, "t.py"])[1])
+        options = command_line.parser().parse_args([*args, "t.py"])
+        command_line.prepare(options, command_line.said([*args, "t.py"])[1])
         return options
 
     @pytest.mark.parametrize(
@@ -112,25 +110,27 @@ class TestBeforeTorchrunStarts:
     )
     def test_attempts_share_no_store(self, args: list[str], unshared: str | None) -> None:
         self.prepared(*args)
-        assert os.environ.get(launch.UNSHARED_STORE) == unshared
+        assert os.environ.get(command_line.UNSHARED_STORE) == unshared
 
     def test_unless_someone_decided_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv(launch.UNSHARED_STORE, "0")
+        monkeypatch.setenv(command_line.UNSHARED_STORE, "0")
         self.prepared("--max-restarts", "1")
-        assert os.environ[launch.UNSHARED_STORE] == "0"
+        assert os.environ[command_line.UNSHARED_STORE] == "0"
 
     def test_restarts_that_cannot_work_are_warned_of(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(launch.log.parent, "propagate", True)
+        monkeypatch.setattr(command_line.log.parent, "propagate", True)
         self.prepared("--nnodes", "2", "--master-addr", "a", "--max-restarts", "1")
         assert "use --rdzv-backend c10d" in caplog.text
 
     def test_a_module_run_in_the_same_interpreter_is_found_as_a_file(self) -> None:
-        assert launch._module_file("trainer") == str(Path(launch.__file__).with_name("__main__.py"))
-        assert launch._module_file("trainer.cli").endswith("cli.py")
+        assert command_line.module_file("trainer") == str(
+            Path(launch.__file__).with_name("__main__.py")
+        )
+        assert command_line.module_file("trainer.cli").endswith("cli.py")
         with pytest.raises(WorldError, match="no module named nowhere"):
-            launch._module_file("nowhere")
+            command_line.module_file("nowhere")
 
 
 class TestTheExitCode:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from trainer_worlds import hint
 
 from trainer.errors import RendezvousError
-from trainer.launch import plan
 from trainer.nccl import Devices
+from trainer.plan import plan
 from trainer.ports import FIRST, LAST, Beacon, candidates, find, is_free
 from trainer.settings import LaunchSettings
 

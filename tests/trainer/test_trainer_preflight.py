@@ -14,9 +14,10 @@ from trainer_worlds import Process, environments, free_port, run_world
 from trainer import preflight
 from trainer.errors import PreflightError, WorldError
 from trainer.facts import Gpu, Machine
+from trainer.findings import Card, Findings, judged, table
 from trainer.nccl import Decisions
 from trainer.pairs import Pair, Verdict, first_rounds, judge, partner, swapped, threshold
-from trainer.preflight import Findings, pod_as_worker, problems_of, table
+from trainer.preflight import pod_as_worker, problems_of
 from trainer.settings import PreflightSettings
 from trainer.worker import read_worker
 from trainer.world import LaunchWorld
@@ -29,7 +30,8 @@ def checked(process: Process, settings: PreflightSettings = QUICK, slow: Any = N
     exchange = pretended(slow) if slow else None
     machine = Machine(hostname=f"pod-{worker.group_rank}", gpus=process.env.get("GPUS") or ())
     problems = ("its disk is full",) if process.env.get("FULL") else ()
-    return preflight.run(worker, settings, machine, problems, exchange=exchange)
+    doubts = ("its /dev/shm is small",) if process.env.get("FULL") else ()
+    return preflight.run(worker, settings, machine, problems, doubts, exchange=exchange)
 
 
 def pretended(slow: dict[str, Any]) -> Callable[[int, int], float]:
@@ -74,6 +76,7 @@ def test_a_threshold_that_nobody_reaches_and_a_fault_that_one_pod_knows_of(tmp_p
     assert [each.problems for each in found] == [found[0].problems] * 2
     assert found[0].problems[0] == "pod-1 (rank 1): its disk is full"
     assert "all-reduce runs at" in found[0].problems[1]
+    assert found[0].warnings == found[1].warnings == ("pod-1: its /dev/shm is small",)
 
 
 def test_who_does_not_come_is_named_by_all_who_did(tmp_path: Path) -> None:
@@ -119,6 +122,17 @@ class TestPairs:
         second = {(0, 2): 10.0, (1, 3): 10.0}
         assert judge(first, second, 5.0) == Verdict((), ((0, 1),), 5.0)
 
+    def test_a_longer_way_to_the_second_partner_is_not_held_against_a_good_node(self) -> None:
+        """Ranks 0 and 1 share a rack, and rank 1 is bad; between racks everybody is slower."""
+        first = {(0, 1): 0.1, (2, 3): 10.0}
+        second = {(0, 2): 2.0, (1, 3): 0.1}
+        assert judge(first, second, 3.0, 0.3) == Verdict((1,), (), 3.0)
+
+    def test_two_bad_nodes_in_one_pair_are_both_found(self) -> None:
+        first = {(0, 1): 0.1, (2, 3): 10.0}
+        second = {(0, 2): 0.1, (1, 3): 0.2}
+        assert judge(first, second, 3.0, 0.3).slow_ranks == (0, 1)
+
     def test_two_nodes_alone_cannot_be_told_apart(self) -> None:
         assert swapped({(0, 1): 1.0}, 5.0) == []
         assert judge({(0, 1): 1.0}, {}, 5.0) == Verdict((), ((0, 1),), 5.0)
@@ -127,6 +141,7 @@ class TestPairs:
         speeds = {(0, 1): 10.0, (2, 3): 8.0, (4, 5): 1.0}
         assert threshold(speeds, 9.0, 0.5) == 9.0
         assert threshold(speeds, 0.0, 0.5) == 4.0
+        assert threshold({(0, 1): 10.0, (2, 3): 1.0}, 0.0, 0.3) == 3.0
         assert threshold({}, 0.0, 0.5) == 0.0
 
     def test_partners(self) -> None:
@@ -134,12 +149,12 @@ class TestPairs:
 
 
 class TestCards:
-    def card(self, rank: int, **changes: Any) -> preflight.Card:
+    def card(self, rank: int, **changes: Any) -> Card:
         fields = {"host": f"pod-{rank}", "node": "n", "clock": 100.0} | changes
-        return preflight.Card(rank=rank, **fields)
+        return Card(rank=rank, **fields)
 
-    def found(self, *cards: preflight.Card) -> Findings:
-        return preflight._findings(list(cards), {}, Verdict(), None, QUICK)
+    def found(self, *cards: Card) -> Findings:
+        return judged(list(cards), {}, Verdict(), None, QUICK)
 
     def test_one_gpu_for_two_processes_of_a_machine(self) -> None:
         found = self.found(self.card(0, gpu="GPU-a"), self.card(1, gpu="GPU-a"))
@@ -154,8 +169,14 @@ class TestCards:
     def test_clocks_that_differ_are_a_warning(self) -> None:
         found = self.found(self.card(0), self.card(1, clock=160.0, node="m"))
         assert found.ok
-        assert "pod-0 and pod-1 differ" in found.warnings[0]
+        assert "pod-0 and pod-1 differ by 60.0 s" in found.warnings[0]
         assert self.found(self.card(0), self.card(1, clock=160.0)).warnings == ()
+
+    def test_a_doubt_is_said_once_with_all_pods_that_have_it(self) -> None:
+        doubt = {"warnings": ("/dev/shm is small",)}
+        found = self.found(self.card(0, **doubt), self.card(1), self.card(2, **doubt))
+        assert found.warnings == ("pod-0, pod-2: /dev/shm is small",)
+        assert found.ok
 
     def test_a_rank_s_device_is_the_one_of_its_local_rank(self) -> None:
         worker = replace(read_worker(worlds(1)[0]), local_rank=1, local_world_size=2)

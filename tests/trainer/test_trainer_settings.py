@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from trainer.errors import SettingsError
-from trainer.settings import LaunchSettings, TrainSettings, help_of
+from trainer.settings import LaunchSettings, help_of
+from trainer.train_settings import TrainSettings
 
 
 def test_a_flag_wins_over_the_variable_and_the_variable_over_the_default() -> None:

@@ -53,7 +53,7 @@ def count_reductions(process: Process, changes: dict[str, Any]) -> dict[int, int
     jobs._wrapped = counted
     ranks = process.join_world()
     from trainer import loop
-    from trainer.settings import TrainSettings
+    from trainer.train_settings import TrainSettings
 
     for micro in (8, 0):
         settings = {"log_every": 0, "checkpoint_every": 0, "micro_batch": micro} | changes

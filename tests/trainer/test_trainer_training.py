@@ -12,7 +12,7 @@ from trainer_worlds import IN_ORDER, INTERLEAVED, Process, environments, run_wor
 
 from trainer.checkpoint import complete
 from trainer.errors import CheckpointError
-from trainer.settings import TrainSettings
+from trainer.train_settings import TrainSettings
 
 ROUNDING = 2e-6
 SHORT: dict[str, Any] = {"steps": 40, "log_every": 0, "checkpoint_every": 20}

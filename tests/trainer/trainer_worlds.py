@@ -21,7 +21,17 @@ DEADLINE = 120.0
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["torch._dynamo", "torch.distributed.checkpoint.state_dict", "pytest", "trainer_worlds"]
+    [
+        "torch._dynamo",
+        "torch.distributed.checkpoint.state_dict",
+        "torch.distributed.run",
+        "trainer.cli",
+        "trainer.launch",
+        "trainer.loop",
+        "pytest",
+        "trainer_worlds",
+        "trainer_pods",
+    ]
 )
 
 

@@ -15,7 +15,7 @@ from scheduler.settings import Settings
 from scheduler.simulation.replay import replay
 from trainer import nccl
 from trainer.hints import DEFAULT_FILE
-from trainer.launch import plan
+from trainer.plan import plan
 from trainer.settings import LaunchSettings
 
 EXAMPLES = DEPLOY / "examples"

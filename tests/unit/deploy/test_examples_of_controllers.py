@@ -16,7 +16,7 @@ from scheduler.settings import Settings
 from scheduler.simulation.replay import replay
 from tests import builders
 from trainer import nccl
-from trainer.launch import plan
+from trainer.plan import plan
 from trainer.settings import LaunchSettings
 
 EXAMPLES = DEPLOY / "examples"
@@ -70,7 +70,10 @@ ROOMS: Mapping[str, Room] = {
     "spot": Room(_spot()),
     "nvl72": Room(_racks(), ("nvidia.com/gpu.clique",)),
     "checkpoints": Room(_nodes(4)),
+    "argo-workflow": Room(_nodes(4)),
+    "tracking": Room(_nodes(4)),
 }
+WITH_VOLUME = {"checkpoints", "tracking"}
 MINIMUM = {"pytorchjob-elastic": 2, "leaderworkerset": 4}
 """Members that start together, where that is not all pods."""
 
@@ -88,6 +91,8 @@ DIALECTS = {
     "spot": "kubeflow",
     "nvl72": "muster",
     "checkpoints": "job",
+    "argo-workflow": "job",
+    "tracking": "job",
 }
 
 EVERY = pytest.mark.parametrize("name", ROOMS)
@@ -162,7 +167,7 @@ def test_a_minimum_that_is_not_all_is_that_of_the_elastic_job_and_of_one_group()
 def test_ranks_are_in_the_controllers_order(name: str) -> None:
     room, found = ROOMS[name], _made(name)
     started = _started(_replayed(room.nodes, found, room.levels))
-    if name == "checkpoints":
+    if name in WITH_VOLUME:
         assert {line["effect"] for line in started.values()} == {"nominate"}
         return
 
@@ -185,7 +190,7 @@ def test_its_declaration_is_read_as_its_own_dialect(name: str) -> None:
 def test_muster_binds_it_itself_unless_it_has_a_volume(name: str) -> None:
     reasons = {decode.pod(pod).nominate_because for pod in _made(name).pods}
 
-    wanted = {"spec.volumes[2].persistentVolumeClaim"} if name == "checkpoints" else {""}
+    wanted = {"spec.volumes[2].persistentVolumeClaim"} if name in WITH_VOLUME else {""}
     assert reasons == wanted
 
 
