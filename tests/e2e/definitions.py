@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
+from pathlib import Path
 
 import yaml
 
 from tests.e2e.controlplane import gomodule, versions
-from tests.e2e.controlplane.client import Client, Object, wait_until
-from tests.e2e.deployed import served
+from tests.e2e.controlplane.client import ApiError, Client, Object, wait_until
 
 JOBSET = versions.JOBSET.named
 TRAINING_OPERATOR = versions.TRAINING_OPERATOR.named
@@ -30,6 +29,9 @@ MODULES = {
     "github.com/ray-project/kuberay/ray-operator@v1.5.0": (
         "config/crd/bases/ray.io_rayclusters.yaml",
     ),
+    "github.com/argoproj/argo-workflows/v3@v3.7.2": (
+        "manifests/base/crds/full/argoproj.io_workflows.yaml",
+    ),
     "github.com/prometheus-operator/prometheus-operator@v0.85.0": (
         "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
         "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
@@ -43,18 +45,40 @@ def definitions(modules: Iterable[str] = tuple(MODULES)) -> Iterator[Object]:
     for module in modules:
         folder = gomodule.source(module)
         for file in MODULES[module]:
-            yield _without_webhook(yaml.safe_load((folder / file).read_text()))
+            yield _without_webhook(_loaded(folder / file))
 
 
 def define(client: Client, modules: Iterable[str] = tuple(MODULES)) -> None:
-    """Create the definitions and wait until the API server serves their kinds."""
+    """Create the definitions of these modules; their objects can be written afterwards."""
     for definition in definitions(modules):
-        # Too large for the annotation of a client-side apply, so it is created.
-        client.create(definition)
-        spec = definition["spec"]
-        version = next(item["name"] for item in spec["versions"] if item["served"])
-        kind = {"apiVersion": f"{spec['group']}/{version}", "kind": spec["names"]["kind"]}
-        wait_until(partial(served, client, kind), 60, what=f"{kind} is served")
+        serve(client, definition)
+
+
+def serve(client: Client, definition: Object) -> None:
+    """Create a definition and wait until its objects can be written."""
+    # Some are too large for the annotation of a client-side apply, so it is created.
+    client.create(definition)
+    spec = definition["spec"]
+    version = next(item["name"] for item in spec["versions"] if item["served"])
+    kind = f"{spec['group']}/{version}/{spec['names']['kind']}"
+    wait_until(lambda: _is_served(client, kind), 60, what=f"{kind} is served")
+
+
+def _is_served(client: Client, kind: str) -> bool:
+    try:
+        client.list(kind)
+    except ApiError as error:
+        if error.status in (404, 429):  # not known yet, or its storage is not ready yet
+            return False
+        raise
+    return True
+
+
+def _loaded(file: Path) -> Object:
+    """Some are megabytes long, for which the parser that is written in Python takes a minute."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found: Object = yaml.load(file.read_text(), loader)
+    return found
 
 
 def _without_webhook(definition: Object) -> Object:

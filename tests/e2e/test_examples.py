@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.controlplane.client import ApiError, Client, Object, wait_until
+from tests.e2e.controlplane.client import ApiError, Client, Object
 from tests.e2e.controlplane.cluster import Cluster, ControlPlane
 from tests.e2e.definitions import define
 from tests.e2e.deployed import DEPLOY, apply, component, moved, objects
@@ -57,20 +57,9 @@ def test_the_api_server_accepts_it(client: Client, namespace: str, item: Object)
     if item["kind"] in ("ResourceFlavor", "ClusterQueue"):
         del wanted["metadata"]["namespace"]
 
-    # A definition may be known before its objects can be written.
-    applied = wait_until(lambda: _applied(client, wanted), 60, what="it can be written")
+    applied = apply(client, wanted, dryRun="All")
 
-    assert applied is not None
     assert applied["metadata"]["name"] == item["metadata"]["name"]
-
-
-def _applied(client: Client, item: Object) -> Object | None:
-    try:
-        return apply(client, item, dryRun="All")
-    except ApiError as error:
-        if error.status in (404, 429):
-            return None
-        raise
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
 
+import yaml
+
 Object = dict[str, Any]
 
 NAMESPACE = "default"
@@ -262,6 +264,15 @@ def _ray(cluster: Object, _all: list[Object]) -> Made:
     return Made(pods, [cluster])
 
 
+def _workflow(workflow: Object, everything: list[Object]) -> Made:
+    """Argo: what its steps create. Its own pods need no GPU and have another scheduler."""
+    steps = [item["resource"] for item in workflow["spec"]["templates"] if "resource" in item]
+    created = [yaml.safe_load(step["manifest"]) for step in steps]
+    (job,) = created
+    job["metadata"] |= {"namespace": NAMESPACE, "uid": f"uid-{_name(job)}"}
+    return _job(job, everything)
+
+
 def _plain(pod: Object, _all: list[Object]) -> Made:
     return Made([pod], [])
 
@@ -280,4 +291,5 @@ _MAKERS: Mapping[tuple[str, str], Callable[[Object, list[Object]], Made]] = {
     ("batch.volcano.sh", "Job"): _volcano,
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
     ("ray.io", "RayCluster"): _ray,
+    ("argoproj.io", "Workflow"): _workflow,
 }
