@@ -9,8 +9,11 @@ from typing import Any
 
 import yaml
 
+from tests.e2e.controlplane import build
 from tests.e2e.controlplane.client import ApiError, Client, Object, Objects
 from tests.e2e.controlplane.cluster import Cluster
+from tests.e2e.controlplane.scheduler import Scheduler
+from tests.e2e.muster import MusterProcess
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NAMESPACE = "muster-system"
@@ -111,14 +114,7 @@ def kubeconfig(
 
     The token is bound to the pod ``bound_to``, as the one that the kubelet gives to that pod.
     """
-    tokens = f"{client.path('ServiceAccount', account, namespace)}/token"
-    spec: Object = {}
-    if bound_to is not None:
-        metadata = bound_to["metadata"]
-        reference = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"]}
-        spec = {"boundObjectRef": {**reference, "uid": metadata["uid"]}}
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    token = client.request("POST", tokens, body=request)["status"]["token"]
+    token = token_of(client, namespace, account, bound_to)
     file: dict[str, Any] = yaml.safe_load(cluster.kubeconfig.read_text())
     context = next(
         item["context"] for item in file["contexts"] if item["name"] == file["current-context"]
@@ -127,3 +123,58 @@ def kubeconfig(
     path = folder / f"{account}.kubeconfig"
     path.write_text(yaml.safe_dump(file))
     return path
+
+
+def token_of(client: Client, namespace: str, account: str, bound_to: Object | None = None) -> str:
+    """A token of the service account, bound to a pod if one is given."""
+    spec: Object = {}
+    if bound_to is not None:
+        metadata = bound_to["metadata"]
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"]}
+        spec = {"boundObjectRef": {**reference, "uid": metadata["uid"]}}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    path = f"{client.path('ServiceAccount', account, namespace)}/token"
+    token: str = client.request("POST", path, body=request)["status"]["token"]
+    return token
+
+
+def deployed_scheduler(
+    cluster: Cluster,
+    muster: MusterProcess,
+    account: Path,
+    namespace: str,
+    folder: Path,
+    *,
+    lease: str = "muster-kube-scheduler",
+) -> Scheduler:
+    """The scheduler as the Deployment starts it, at this Muster's address; not started yet.
+
+    Parameters
+    ----------
+    account
+        The kubeconfig with its rights.
+    folder
+        Where its configuration is written to.
+    """
+    deployment, settings = (
+        moved(next(item for item in MANIFEST if item["kind"] == kind), namespace)
+        for kind in ("Deployment", "ConfigMap")
+    )
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    args = next(item["args"] for item in containers if item["name"] == "kube-scheduler")
+    configuration: dict[str, Any] = yaml.safe_load(settings["data"]["kube-scheduler.yaml"])
+    configuration["clientConnection"] = {"kubeconfig": str(account)}
+    configuration["leaderElection"]["resourceName"] = lease
+    for extender in configuration["extenders"]:
+        extender["urlPrefix"] = muster.url
+    file = folder / "kube-scheduler.yaml"
+    file.write_text(yaml.safe_dump(configuration))
+    return Scheduler(
+        cluster.supervisor,
+        name="kube-scheduler-deployed",
+        program=build.ensure(("kube-scheduler",))["kube-scheduler"],
+        configuration=file,
+        kubeconfig=account,
+        token="",
+        flags=[arg for arg in args if not arg.startswith("--config=")],
+    )

@@ -8,8 +8,19 @@ from typing import Any
 
 from tests.e2e.controlplane.client import Object
 from tests.e2e.controlplane.objects import pod
+from tests.e2e.controlplane.versions import kubernetes_minor
 
 MEMBERS = 8
+
+GANG_CYCLES = "GenericWorkload=true"
+NATIVE_VERSION = {36: "v1alpha2"}.get(kubernetes_minor(), "v1beta1")
+"""Of Kubernetes' own PodGroup, which came with 1.36."""
+HAS_NATIVE = kubernetes_minor() >= 36
+NATIVE_API = (
+    f"--feature-gates={GANG_CYCLES}",
+    f"--runtime-config=scheduling.k8s.io/{NATIVE_VERSION}=true",
+)
+"""Flags of an API server that serves it: it is off by default, also in Kubernetes 1.37."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +33,11 @@ class Declared:
     """What the pods refer to."""
 
 
-def definition(kind: str, group: str, version: str) -> Object:
-    """A namespaced custom resource that keeps whatever is in its spec."""
-    plural = f"{kind.lower()}s"
+def definition(
+    kind: str, group: str, version: str, *, plural: str = "", scope: str = "Namespaced"
+) -> Object:
+    """A custom resource that keeps whatever is in its spec."""
+    plural = plural or f"{kind.lower()}s"
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
     served = {"name": version, "served": True, "storage": True}
@@ -37,7 +50,7 @@ def definition(kind: str, group: str, version: str) -> Object:
         "metadata": {"name": name, "annotations": approved if group.endswith("k8s.io") else {}},
         "spec": {
             "group": group,
-            "scope": "Namespaced",
+            "scope": scope,
             "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
             "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
         },
@@ -47,7 +60,7 @@ def definition(kind: str, group: str, version: str) -> Object:
 def native(namespace: str) -> Declared:
     """Kubernetes' own PodGroup."""
     policy = {"schedulingPolicy": {"gang": {"minCount": MEMBERS}}}
-    group = _object("scheduling.k8s.io/v1beta1", "PodGroup", "native", namespace, policy)
+    group = _object(f"scheduling.k8s.io/{NATIVE_VERSION}", "PodGroup", "native", namespace, policy)
     member: Object = {"schedulingGroup": {"podGroupName": "native"}}
     return Declared([_pod(f"native-{at}", namespace, **member) for at in _each()], [group])
 
@@ -125,6 +138,31 @@ DEFINITIONS = (
 )
 """What has to be there before these gangs can be declared."""
 LATE = definition("PodGroup", "scheduling.x-k8s.io", "v1alpha1")
+
+
+_KUBEFLOW = ("pytorchjob", "tfjob", "mpijob", "xgboostjob", "paddlejob", "jaxjob")
+
+
+def owned(namespace: str) -> Sequence[Object]:
+    """A pod of each kind of owner that only the owner itself can tell the size of."""
+    jobset, lws = "jobset.sigs.k8s.io/", "leaderworkerset.sigs.k8s.io/"
+    labels: dict[str, dict[str, str]] = {
+        "job": {"batch.kubernetes.io/job-name": "job"},
+        "jobset": {
+            jobset + "jobset-name": "jobset",
+            jobset + "replicatedjob-name": "workers",
+            jobset + "job-index": "0",
+        },
+        "lws": {lws + "name": "lws", lws + "group-index": "0", lws + "worker-index": "0"},
+        "ray": {"ray.io/cluster": "ray", "ray.io/node-type": "head"},
+        "volcano": {"volcano.sh/job-name": "volcano"},
+    }
+    labels |= {kind: _kubeflow(kind, f"{kind}-controller", "worker", 0) for kind in _KUBEFLOW}
+    size = {lws + "size": "2"}
+    return [
+        _pod(f"owned-{name}", namespace, labels=said, annotations=size if name == "lws" else {})
+        for name, said in labels.items()
+    ]
 
 
 def _each() -> range:

@@ -9,21 +9,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from tests.e2e.controlplane import build
 from tests.e2e.controlplane.client import ApiError, Client, Object, Objects, wait_until
 from tests.e2e.controlplane.cluster import Cluster, ExternalCluster
 from tests.e2e.controlplane.process import free_port, http_get
-from tests.e2e.controlplane.scheduler import Scheduler
 from tests.e2e.deployed import (
     DEPLOY,
     MANIFEST,
     apply,
     component,
+    deployed_scheduler,
     kind_of,
     kubeconfig,
     make,
@@ -145,31 +142,6 @@ def accounts(
         )
 
 
-def _scheduler(
-    cluster: Cluster, muster: MusterProcess, account: Path, namespace: str, folder: Path
-) -> Scheduler:
-    """The scheduler as the Deployment starts it, at this Muster's address."""
-    spec = moved(_one("Deployment"), namespace)["spec"]["template"]["spec"]
-    args = next(item["args"] for item in spec["containers"] if item["name"] == "kube-scheduler")
-    data = moved(_one("ConfigMap"), namespace)["data"]
-    configuration: dict[str, Any] = yaml.safe_load(data["kube-scheduler.yaml"])
-    configuration["clientConnection"] = {"kubeconfig": str(account)}
-    configuration["leaderElection"]["resourceName"] += f"-{namespace}"
-    for extender in configuration["extenders"]:
-        extender["urlPrefix"] = muster.url
-    file = folder / "kube-scheduler.yaml"
-    file.write_text(yaml.safe_dump(configuration))
-    return Scheduler(
-        cluster.supervisor,
-        name="kube-scheduler-deployed",
-        program=build.ensure(("kube-scheduler",))["kube-scheduler"],
-        configuration=file,
-        kubeconfig=account,
-        token="",
-        flags=[arg for arg in args if not arg.startswith("--config=")],
-    )
-
-
 def _bound(client: Client, namespace: str) -> Mapping[str, Object]:
     """The Job's pods that sit on a node."""
     pods = client.list("Pod", namespace, labels="batch.kubernetes.io/job-name=digits")
@@ -201,7 +173,9 @@ def test_the_example_gang_starts_with_nothing_but_the_rights_of_the_manifest(
         muster = running.enter_context(
             MusterProcess(control_plane, kubeconfig=own, name="muster-deployed")
         )
-        scheduler = _scheduler(control_plane, muster, account, namespace, tmp_path)
+        scheduler = deployed_scheduler(
+            control_plane, muster, account, namespace, tmp_path, lease=f"{LEASE}-{namespace}"
+        )
         running.callback(scheduler.stop)
         scheduler.start()
         for item in objects(DEPLOY / "examples" / "indexed-job.yaml"):

@@ -7,29 +7,36 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.controlplane.client import ApiError, Client, Object, wait_until
+from tests.e2e.controlplane.client import Client, Object, wait_until
 from tests.e2e.controlplane.cluster import Cluster, ControlPlane
 from tests.e2e.controlplane.objects import create_nodes, fleet
 from tests.e2e.controlplane.scheduler import Scheduler
-from tests.e2e.ecosystems import DEFINITIONS, ECOSYSTEMS, LATE, Declared, coscheduling
+from tests.e2e.definitions import serve
+from tests.e2e.ecosystems import (
+    DEFINITIONS,
+    ECOSYSTEMS,
+    GANG_CYCLES,
+    HAS_NATIVE,
+    LATE,
+    NATIVE_API,
+    Declared,
+    coscheduling,
+)
 from tests.e2e.gangs import rack_of, scheduled_message
 from tests.e2e.muster import MusterProcess, start_muster_scheduler
 
 pytestmark = pytest.mark.e2e
 
-GANG_CYCLES = "GenericWorkload=true"
-NATIVE_API = (
-    f"--feature-gates={GANG_CYCLES}",
-    "--runtime-config=scheduling.k8s.io/v1beta1=true",
+native_only = pytest.mark.skipif(
+    not HAS_NATIVE, reason="Kubernetes has PodGroups of its own from 1.36 on"
 )
-"""Both are off by default in Kubernetes 1.37."""
 
 
 @pytest.fixture(scope="module")
 def control_plane(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A control plane of this file's own."""
     failed = request.session.testsfailed
-    with ControlPlane(api_server_flags=NATIVE_API) as cluster:
+    with ControlPlane(api_server_flags=NATIVE_API if HAS_NATIVE else ()) as cluster:
         yield cluster
         if request.session.testsfailed > failed:
             cluster.keep_logs(f"a test of {__name__} failed")
@@ -47,10 +54,10 @@ def client(control_plane: Cluster) -> Iterator[Client]:
 def muster(control_plane: Cluster, client: Client) -> Iterator[MusterProcess]:
     """Muster, ready, on 32 nodes in four racks; another kind of PodGroup appears a moment later."""
     for crd in DEFINITIONS:
-        define(client, crd)
+        serve(client, crd)
     create_nodes(client, fleet())
     with MusterProcess(control_plane, env={"MUSTER_SET_DISCOVER_S": "1"}) as process:
-        define(client, LATE)
+        serve(client, LATE)
         yield process
 
 
@@ -60,24 +67,6 @@ def scheduler(muster: MusterProcess) -> Iterator[Scheduler]:
     started = start_muster_scheduler(muster)
     yield started
     started.stop()
-
-
-def define(client: Client, crd: Object) -> None:
-    """Create a custom resource definition and wait until its objects can be created."""
-    client.create(crd)
-    spec = crd["spec"]
-    kind = f"{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['kind']}"
-    wait_until(lambda: is_served(client, kind), 60, what=f"{kind} is served")
-
-
-def is_served(client: Client, kind: str) -> bool:
-    try:
-        client.list(kind)
-    except ApiError as error:
-        if error.status in (404, 429):  # not known yet, or its storage is not ready yet
-            return False
-        raise
-    return True
 
 
 def nodes_of(client: Client, namespace: str) -> dict[str, str]:
@@ -134,7 +123,10 @@ def ranks(client: Client, namespace: str) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("name", ECOSYSTEMS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=native_only if name == "native" else ()) for name in ECOSYSTEMS],
+)
 def test_a_gang_of_any_ecosystem_starts_whole(
     client: Client, namespace: str, muster: MusterProcess, scheduler: Scheduler, name: str
 ) -> None:
@@ -142,6 +134,7 @@ def test_a_gang_of_any_ecosystem_starts_whole(
     assert_starts_whole(client, namespace, muster, ECOSYSTEMS[name](namespace))
 
 
+@native_only
 def test_a_native_gang_starts_whole_though_its_scheduler_plans_gangs_too(
     client: Client, namespace: str, muster: MusterProcess, scheduler: Scheduler
 ) -> None:

@@ -69,6 +69,11 @@ def kubernetes_version() -> str:
     return os.environ.get("MUSTER_KUBERNETES") or KUBERNETES_VERSION
 
 
+def kubernetes_minor() -> int:
+    """The minor of `kubernetes_version()`, for example 36."""
+    return int(kubernetes_version().split(".")[1])
+
+
 def kubernetes_binary(name: str, version: str = KUBERNETES_VERSION) -> Binary:
     """A program of a Kubernetes release."""
     release = Release("kubernetes", "k8s.io/kubernetes", version)
