@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 UV_VERSION := 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast cases deep page-deps e2e check format lock manifests bench-extender bench-planner bench-roles bench-engine bench-cluster bench-train bench-fabric docs docs-check clean
+.PHONY: help install demo test test-fast cases deep page-deps e2e check format lock manifests bench-extender bench-planner bench-optimal bench-roles bench-engine bench-cluster bench-train bench-fabric docs docs-check clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -61,6 +61,9 @@ bench-extender: $(STAMP) ## Answer times of the HTTP service at 5,000 nodes, as 
 
 bench-planner: $(STAMP) ## Time to plan a gang, by cluster size, as JSON
 	@$(BIN)/python -m benchmarks.planner
+
+bench-optimal: $(STAMP) ## 300 gangs against HiGHS and against a greedy rule, as JSON
+	@$(BIN)/python -m benchmarks.optimal
 
 bench-roles: $(STAMP) ## Unlike members: what is found, against all ways there are, as JSON
 	@$(BIN)/python -m benchmarks.roles

@@ -9,14 +9,11 @@ first clusters; it is null where the cluster is too large for HiGHS.
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -24,6 +21,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.progress import track
 
+from benchmarks.apart import apart
 from benchmarks.milp import Programme
 from benchmarks.report import report
 from scheduler.core.placement import Ask, Fabric, NoRoom, Seats, place
@@ -109,22 +107,12 @@ def counts(answer: Seats | NoRoom) -> list[int] | None:
     return list(answer.domains) if isinstance(answer, Seats) else None
 
 
-def fresh(case: Case) -> dict[str, Any]:
-    """Measure in a process of its own, so that its memory is its own.
-
-    There, stdout goes to stderr: HiGHS introduces itself, whatever it is told.
-    """
-    context = get_context("spawn")
-    with ProcessPoolExecutor(1, context, initializer=os.dup2, initargs=(2, 1)) as pool:
-        return pool.submit(measure, case).result()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true", help="leave out the 50,000 nodes")
     todo = list(cases(parser.parse_args().quick))
     console = Console(stderr=True)
-    rows = [fresh(case) for case in track(todo, "Planning gangs", console=console)]
+    rows = [apart(measure, case) for case in track(todo, "Planning gangs", console=console)]
     report("planner", rows, ["numpy", "highspy"])
     return 1 if any(row["optimal"] is False for row in rows) else 0
 
