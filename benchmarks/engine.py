@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 from benchmarks.report import report
 from scheduler.core import engine
@@ -69,6 +70,12 @@ def member(gang: str, index: int, least: int) -> Pod:
     )
 
 
+def unlike(gang: int, index: int) -> Pod:
+    """A member whose gang asks for what no other gang asks for."""
+    alike = member(f"g{gang:04}", index, MEMBERS)
+    return replace(alike, requests={**alike.requests, "cpu": 8000 + gang})
+
+
 def filled() -> Bench:
     """A cluster without a free accelerator."""
     bench = Bench()
@@ -90,8 +97,20 @@ def main() -> None:
     ]
     gained = [bench.timed(PodGone(f"full-{number}-0")) for number in range(MEMBERS - 1)]
     ticks = [bench.timed(Tick()) for _ in range(1000)]
-    rows = [row("pod", pods), row("node_comes_free", gained), row("tick", ticks)]
+    rows = [row("pod", pods), row("node_comes_free", gained), row("tick", ticks), *all_unlike()]
     report("engine", rows, ["numpy"])
+
+
+def all_unlike() -> list[dict[str, object]]:
+    """The same where no two gangs ask for the same, so that each has to be asked by itself."""
+    bench = filled()
+    pods = [
+        bench.timed(PodSeen(unlike(gang, index)))
+        for gang in range(GANGS)
+        for index in range(MEMBERS)
+    ]
+    gained = [bench.timed(PodGone(f"full-{number}-0")) for number in range(MEMBERS - 1)]
+    return [row("pod_all_unlike", pods), row("node_comes_free_all_unlike", gained)]
 
 
 def row(event: str, took: list[float]) -> dict[str, object]:

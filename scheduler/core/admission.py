@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scheduler.core import backfill, planning, starting
+from scheduler.core import backfill, bottleneck, planning, starting
 from scheduler.core.gang import Gang, Reason, Refusal, Stage, Status
 from scheduler.core.judging import can_complete, judge_again
 from scheduler.core.queue import order
@@ -29,21 +29,38 @@ def plan(turn: Turn, fresh: Sequence[GangKey]) -> bool:
     ):
         backfill.update(turn)
     keys = state.wanting if state.planned_at != state.gains else touched
+    since, freed = state.planned_at, state.newly_free()
     before = state.planned_at = state.gains
+    state.freed.clear()
     for gang in order(state.gangs[key] for key in keys):
-        if _is_worth_a_try(turn, gang):
+        if _may_be_tried(turn, gang) and not _is_shut(state, gang, since, freed):
             _try(turn, gang)
     backfill.give_up(turn)
     return bool(turn.touched) or state.gains != before
 
 
-def _is_worth_a_try(turn: Turn, gang: Gang) -> bool:
-    refusal = gang.memory.refusal
+def _may_be_tried(turn: Turn, gang: Gang) -> bool:
     if gang.memory.backoff_until > turn.now or not _has_waiting(gang):
         return False
-    if gang.stage is not Stage.QUEUED and not gang.memory.admitted and not can_complete(gang):
+    return gang.stage is Stage.QUEUED or gang.memory.admitted or can_complete(gang)
+
+
+def _is_shut(state: State, gang: Gang, since: int, freed: Sequence[str] | None) -> bool:
+    """Whether it is no use to try: nothing came free since it was refused, or far too little.
+
+    ``freed``: where room came free since the count of gains was ``since``; None = anywhere.
+    """
+    refusal = gang.memory.refusal
+    if refusal is None or refusal.gains == state.gains:
+        return refusal is not None
+    if refusal.bottleneck is None:
         return False
-    return refusal is None or refusal.gains != turn.state.gains
+    local = freed if refusal.gains == since else None
+    found = bottleneck.is_shut(state, gang, refusal.bottleneck, local)
+    if found is None:
+        return False
+    gang.memory.refusal = replace(refusal, gains=state.gains, bottleneck=found)
+    return True
 
 
 def _has_waiting(gang: Gang) -> bool:

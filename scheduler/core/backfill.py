@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.gang import Gang, Reason, Stage
+from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.planning import required_level, waiting_pods
 from scheduler.core.queue import place_of
-from scheduler.core.rooming import Kind, kind_of, open_room, usable_rows
+from scheduler.core.rooming import open_room, usable_rows
 from scheduler.core.state import Kept, State, Turn
 from scheduler.model import GangKey
 

@@ -50,8 +50,8 @@ def _give_back(turn: Turn, reservation: Reservation) -> None:
         turn.effects.append(Cancel(turn.new_id(), number))
     elif reservation.uncertain and uid in state.pods:
         doubt(turn, uid, reservation.node, reservation.rank)
-    elif state.ledger.drop(uid):
-        state.gains += 1
+    else:
+        state.free(uid)
     pod = state.pods.get(uid)
     turn.gave_back = True
     if reservation.how is Start.NOMINATE and pod is not None and not pod.node:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from scheduler.core.kinds import Bottleneck
 from scheduler.model import GangKey, Group, GroupKey, Options, Phase, Pod, Resources
 
 
@@ -138,6 +139,8 @@ class Refusal:
     text: str
     gains: int
     """The ledger's count of gains at that time: without a new gain it is no use to try again."""
+    bottleneck: Bottleneck | None = None
+    """What the gang lacked; None = not known in figures, so that only a new try can tell."""
 
 
 @dataclass(frozen=True, slots=True)

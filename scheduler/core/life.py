@@ -35,14 +35,16 @@ def settle(turn: Turn) -> None:
             starting.evict(turn, pod, f"node {pod.node} rejected it; it is to be replaced")
     _check_nodes(turn)
     looked_at: dict[GangKey, None] = {}
+    fresh: dict[GangKey, None] = {}
     for _ in range(_ROUNDS):
-        fresh = list(turn.touched)
-        turn.touched.clear()
-        for key in fresh:
-            looked_at[key] = None
-            review(turn, key)
-        if not turn.touched and (turn.looks_up or not admission.plan(turn, fresh)):
+        if turn.touched:
+            fresh |= turn.touched
+            _review_all(turn)
+            continue
+        looked_at |= fresh
+        if turn.looks_up or not admission.plan(turn, list(fresh)):
             break
+        fresh.clear()
     for key in looked_at | turn.told:
         _finish(turn, key)
     _schedule_world(turn.state)
@@ -51,6 +53,13 @@ def settle(turn: Turn) -> None:
 
 
 # ── judging ──
+
+
+def _review_all(turn: Turn) -> None:
+    touched = list(turn.touched)
+    turn.touched.clear()
+    for key in touched:
+        review(turn, key)
 
 
 def review(turn: Turn, key: GangKey) -> None:
@@ -116,11 +125,11 @@ def _forget(turn: Turn, gang: Gang) -> None:
     """The last pod is gone: so is the generation and all that is remembered of it."""
     state = turn.state
     _end_kept(turn, gang)
+    _give_up_seats(turn, gang.memory.lost)
+    _give_up_seats(turn, gang.memory.ahead)
     del state.gangs[gang.key]
-    state.wanting.pop(gang.key, None)
-    state.partnered.pop(gang.key, None)
-    if state.broken.pop(gang.key, None) is not None or gang.memory.lost:
-        state.gains += 1
+    for index in (state.wanting, state.partnered, state.broken):
+        index.pop(gang.key, None)
     state.schedule(gang.key, None)
 
 
@@ -192,20 +201,24 @@ def _update_memory(turn: Turn, gang: Gang, before: Stage | None) -> None:
         memory.started_at = turn.now if memory.started_at is None else memory.started_at
         memory.backoff_next = 0.0
     if stage in (Stage.DONE, Stage.RUNNING, Stage.FORMING, Stage.INVALID) and memory.lost:
-        memory.lost.clear()
-        turn.state.gains += 1
+        _give_up_seats(turn, memory.lost)
     while memory.lost and len(memory.lost) > planning.missing(gang):
-        memory.lost.pop(0)
-        turn.state.gains += 1
+        turn.state.gain_on(memory.lost.pop(0).node)
     if memory.ahead and (stage is not Stage.STARTING and not gang.ahead):
-        memory.ahead.clear()
-        turn.state.gains += 1
+        _give_up_seats(turn, memory.ahead)
     if stage in (Stage.FORMING, Stage.INVALID, Stage.DONE):
         memory.complete = None
     elif memory.complete is None and turn.state.synced:
         memory.complete = turn.state.next_complete
         memory.waiting_since = turn.now
         turn.state.next_complete += 1
+
+
+def _give_up_seats(turn: Turn, seats: list[Seat]) -> None:
+    """Keep these seats for the gang no longer."""
+    for seat in seats:
+        turn.state.gain_on(seat.node)
+    seats.clear()
 
 
 def _update_index(state: State, gang: Gang) -> None:
@@ -250,10 +263,10 @@ def _tick_gang(turn: Turn, gang: Gang) -> None:
 
 
 def _still_kept(turn: Turn, seats: list[Seat]) -> list[Seat]:
-    kept = [seat for seat in seats if seat.until > turn.now]
-    if len(kept) < len(seats):
-        turn.state.gains += 1
-    return kept
+    for seat in seats:
+        if seat.until <= turn.now:
+            turn.state.gain_on(seat.node)
+    return [seat for seat in seats if seat.until > turn.now]
 
 
 def _evict_lost(turn: Turn) -> None:

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
-from scheduler.core import ranking
+from scheduler.core import bottleneck, ranking
 from scheduler.core.gang import HELD, Gang, Reason, Refusal, Status
-from scheduler.core.rooming import Kind, in_the_way, is_behind, kind_of, room_of, takeable
+from scheduler.core.kinds import Kind, kind_of
+from scheduler.core.rooming import in_the_way, is_behind, room_of, takeable
 from scheduler.core.seating import Effort, Plan, gang_size, seat
 from scheduler.core.shortfall import Shortage, explain, unknown_level
 from scheduler.core.state import State
@@ -32,9 +33,11 @@ def attempt(state: State, gang: Gang, *, alone: bool = True) -> Plan | Refusal:
     if isinstance(outcome, Plan):
         return outcome
     reason = Reason.NEVER if outcome.never else Reason.NO_ROOM
-    refusal = Refusal(reason, outcome.text, state.gains)
-    if gang.ask is not None and alone:
-        state.refused[gang.ask, is_behind(state, gang)] = refusal
+    if gang.ask is None or not alone:
+        return Refusal(reason, outcome.text, state.gains)
+    found = bottleneck.of(state, gang, outcome.pods, required_level(state, gang))
+    refusal = Refusal(reason, outcome.text, state.gains, found)
+    state.refused[gang.ask, is_behind(state, gang)] = refusal
     return refusal
 
 
@@ -153,7 +156,7 @@ def _place(state: State, gang: Gang, pods: Sequence[Pod]) -> Plan | Shortage:
         if isinstance(taken, Plan):
             lower_gangs = in_the_way(state, lower, taken.nodes)
             return replace(_without_ghosts(taken, pods), taken=lower_gangs)
-    return explain(state, gang, everyone, level, outcome)
+    return explain(state, gang, tuple(everyone), level, outcome)
 
 
 def _ghosts(gang: Gang, pods: Sequence[Pod]) -> list[Pod]:

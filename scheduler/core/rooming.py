@@ -10,27 +10,10 @@ import numpy as np
 from scheduler.core import feasibility
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.gang import Gang, Status
+from scheduler.core.kinds import Kind
 from scheduler.core.queue import place_of
 from scheduler.core.state import State
-from scheduler.model import Constraints, GangKey, Pod, Resources
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Members that ask for the same: placement cannot tell them apart."""
-
-    requests: tuple[tuple[str, int], ...]
-    constraints: Constraints
-
-    @property
-    def resources(self) -> Resources:
-        """The requests as a mapping."""
-        return dict(self.requests)
-
-
-def kind_of(pod: Pod) -> Kind:
-    """What placement sees of a pod."""
-    return Kind(tuple(sorted(pod.requests.items())), pod.constraints)
+from scheduler.model import GangKey, Resources
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,8 +110,8 @@ def pod_gone(turn: Turn, uid: str) -> None:
     _strike(turn, pod)
     settle_doubt(turn, uid)
     state.turned_away.pop(uid, None)
-    if state.binding.get(uid) is None and state.ledger.drop(uid):
-        state.gains += 1
+    if state.binding.get(uid) is None:
+        state.free(uid)
     state.anti.pop(uid, None)
 
 
@@ -157,8 +157,8 @@ def _claim(turn: Turn, pod: Pod) -> None:
         state.ledger.put(pod.uid, where, pod.requests, pod.constraints.ports)
         turn.suspect[where] = None
         settle_doubt(turn, pod.uid)
-    elif not _is_pending_claim(state, pod) and state.ledger.drop(pod.uid):
-        state.gains += 1
+    elif not _is_pending_claim(state, pod):
+        state.free(pod.uid)
     if pod.holds_node and pod.anti_affinity:
         state.anti[pod.uid] = pod.anti_affinity
     else:

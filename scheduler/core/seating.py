@@ -11,15 +11,14 @@ from scheduler.core import feasibility, ranking
 from scheduler.core.capacity import Bools, Ints
 from scheduler.core.fabric import Fabric
 from scheduler.core.gang import Gang, Status
+from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.placement import Ask, NoRoom, Seats, place
 from scheduler.core.roles import RoleAsk, place_roles
 from scheduler.core.rooming import (
-    Kind,
     Room,
     accelerated,
     fits_of,
     home,
-    kind_of,
     living,
     usable_rows,
 )

@@ -11,8 +11,9 @@ import numpy as np
 from scheduler.core import feasibility, quantity
 from scheduler.core.capacity import REQUEST_LIMIT, Bools, Frame, Ints
 from scheduler.core.gang import Gang
+from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.placement import NoRoom
-from scheduler.core.rooming import Kind, home, kind_of
+from scheduler.core.rooming import home
 from scheduler.core.state import State
 from scheduler.model import Pod
 
@@ -23,6 +24,8 @@ class Shortage:
 
     never: bool
     text: str
+    pods: tuple[Pod, ...] = ()
+    """The members that were to be placed, stand-ins for later ones included."""
     level: str | None = None
     best_domain: tuple[str | None, ...] | None = None
     fits: int | None = None
@@ -37,7 +40,7 @@ def unknown_level(state: State, named: str) -> Shortage:
 
 
 def explain(
-    state: State, gang: Gang, pods: Sequence[Pod], level: int | None, no: NoRoom
+    state: State, gang: Gang, pods: tuple[Pod, ...], level: int | None, no: NoRoom
 ) -> Shortage:
     """What is short for these pods; a requirement that relaxes with time is never the last word."""
     topology = state.topology()
@@ -59,7 +62,7 @@ def explain(
     elif not reasons:
         reasons.append("what is free does not lie together on the nodes that may take them")
     text = f"{'never fits' if never else 'no room'}: {text}, {', '.join(reasons)}"
-    return Shortage(never, text, where, best, no.fits_in_best, short)
+    return Shortage(never, text, pods, where, best, no.fits_in_best, short)
 
 
 def _written(state: State, name: str, amount: int) -> str:

@@ -268,8 +268,7 @@ def _landed(turn: Turn, effect: OpenEffect) -> None:
     """The pod is bound, whether we still wanted it or not."""
     state, pod = turn.state, turn.state.pods.get(effect.ref.uid)
     if pod is None:
-        if state.ledger.drop(effect.ref.uid):
-            state.gains += 1
+        state.free(effect.ref.uid)
         return
     if not pod.node:
         roster.pod_seen(turn, replace(pod, node=effect.node, nominated="", hint=effect.hint))

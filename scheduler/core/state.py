@@ -121,6 +121,8 @@ class State:
     """Gangs alike fail alike: the last refusal by what was asked, and whether behind ``kept``."""
     gains: int = 0
     """Grows whenever room may have come free."""
+    freed: list[str] = field(default_factory=list)
+    """Nodes on which a pod's room came free, one for each such gain since ``planned_at``."""
     planned_at: int = -1
     """Value of ``gains`` when all wanting gangs were tried last."""
     next_id: int = 1
@@ -144,6 +146,25 @@ class State:
         """The gang that a pod is of."""
         key = self.gang_of.get(uid)
         return self.gangs[key] if key is not None else None
+
+    def free(self, uid: str) -> bool:
+        """Give back the room that a pod takes, for others to have it; whether it took any."""
+        node = self.ledger.where(uid)
+        if node is None:
+            return False
+        self.ledger.drop(uid)
+        self.gain_on(node)
+        return True
+
+    def gain_on(self, node: str) -> None:
+        """Room may have come free on this node."""
+        self.gains += 1
+        self.freed.append(node)
+
+    def newly_free(self) -> tuple[str, ...] | None:
+        """The only nodes with gains since ``planned_at``; None if there were others as well."""
+        local = len(self.freed) == self.gains - self.planned_at
+        return tuple(dict.fromkeys(self.freed)) if local else None
 
     def next_ask(self) -> int:
         """A number that was never given out before, also after ``asks`` was forgotten."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scheduler.core import engine, explain, feasibility, planning
@@ -376,6 +376,9 @@ def nobody_is_forgotten(state: State, now: float) -> None:
         return  # what comes due at this very moment has not been done yet
     fresh.gains += 1
     fresh.refused.clear()
+    for gang in fresh.gangs.values():
+        if gang.memory.refusal is not None:
+            gang.memory.refusal = replace(gang.memory.refusal, bottleneck=None)
     done = engine.step(fresh, Tick(), now)
     sent = [
         item

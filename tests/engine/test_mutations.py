@@ -11,9 +11,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases import (
+    test_backfill,
+    test_c01_interleaved,
     test_c05_bind_failures,
     test_c06_restarted_member,
     test_c12_restart,
+    test_c19_bypassed,
     test_c23_preempt,
     test_c28_ranks,
     test_c29_rejoin,
@@ -21,7 +24,9 @@ from cases import (
 
 from scheduler.core import (
     answers,
+    backfill,
     booking,
+    bottleneck,
     gang,
     life,
     planning,
@@ -57,10 +62,19 @@ def fault(start: int = 0) -> Callable[[Fault], Fault]:
     return note
 
 
-@fault(35)
+@fault(12)
 def room_given_back_is_not_noticed(patch: Patch) -> None:
-    drop = Ledger.drop
-    patch.setattr(Ledger, "drop", lambda self, key: drop(self, key) and False)
+    patch.setattr(State, "gain_on", lambda self, node: None)
+
+
+@fault(4)
+def a_gang_that_was_refused_is_shut_for_good(patch: Patch) -> None:
+    patch.setattr(bottleneck, "is_shut", lambda state, asking, found, freed: found)
+
+
+@fault(12)
+def what_comes_free_gives_nobody_a_seat(patch: Patch) -> None:
+    patch.setattr(bottleneck, "_seats_on", lambda state, kind, nodes: 0)
 
 
 @fault(2)
@@ -246,6 +260,26 @@ def test_a_fault_is_noticed(name: str, monkeypatch: Patch) -> None:
 Case = Callable[[], None]
 
 BY_CASE: list[tuple[str, Fault, Case]] = [
+    (
+        "a partner that has changed is not noticed",
+        lambda patch: patch.setattr(life, "_tell_partners", lambda turn, changed: None),
+        test_c01_interleaved.test_a_gang_is_let_go_once_its_partner_is_past_waiting,
+    ),
+    (
+        "nodes are kept for a gang that can never start",
+        lambda patch: patch.setattr(backfill, "give_up", lambda turn: None),
+        test_backfill.test_a_gang_that_is_changed_so_that_it_never_fits_keeps_nothing_from_others,
+    ),
+    (
+        "a Binding that was given up takes no room from plain pods",
+        lambda patch: patch.setattr(booking, "given_up", lambda state: {}),
+        test_c19_bypassed.test_a_plain_pod_keeps_off_room_that_a_binding_on_its_way_may_take,
+    ),
+    (
+        "a Binding that was given up leaves its rank to others",
+        lambda patch: patch.setattr(booking, "ranks_given_up", lambda state, given: {}),
+        test_c28_ranks.test_a_binding_that_was_given_up_keeps_its_rank_until_it_is_known,
+    ),
     (
         "the seat of a lost member is not kept",
         lambda patch: patch.setattr(roster, "_lose_seat", lambda turn, pod: None),
