@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A kind cluster with GPU nodes that have no GPUs, Muster on it, and the first examples.
+# A kind cluster with GPU nodes that have no GPUs, Muster on it, the first examples, and how long a
+# gang takes that asks for half of the GPUs, by one a pod.
 #
 #   deploy/kind/up.sh          makes the cluster, or brings it up to date
 #   kind delete cluster --name muster
@@ -100,11 +101,62 @@ run_examples() {
   kube get pods --output wide
 }
 
+burst() {
+  cat <<END
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: burst
+spec:
+  completionMode: Indexed
+  completions: $1
+  parallelism: $1
+  template:
+    spec:
+      schedulerName: muster
+      restartPolicy: Never
+      terminationGracePeriodSeconds: 1
+      containers:
+        - name: main
+          image: python:3.13-slim
+          command: [sleep, "3600"]
+          resources:
+            requests:
+              cpu: 10m
+              memory: 16Mi
+            limits:
+              nvidia.com/gpu: "1"
+END
+}
+
+# What Muster itself measured: seconds, over all gangs so far.
+print_times() {
+  kube get --raw /api/v1/namespaces/muster-system/services/muster:http/proxy/metrics |
+    grep -E '^muster_gang_(wait|start)_seconds_(sum|count)'
+}
+
+run_benchmark() {
+  local pods=$((WORKERS * GPUS / 2))
+  if ((pods < 2)); then
+    say "no benchmark: $WORKERS workers of $GPUS GPUs have no room for a gang"
+    return
+  fi
+  say "a gang of $pods pods: seconds it waited for room, and seconds from its first Binding to its last"
+  kube delete job/burst --ignore-not-found --wait --timeout=120s
+  burst "$pods" | kube apply --filename -
+  kube wait job/burst --for=jsonpath='{.status.active}'="$pods" --timeout=120s
+  kube wait pods --selector batch.kubernetes.io/job-name=burst \
+    --for=jsonpath='{.spec.nodeName}' --timeout=120s
+  print_times
+  kube delete job/burst --wait=false
+}
+
 check_tools
 make_cluster
 add_gpus
 load_image
 install_muster
 run_examples
+run_benchmark
 say "kubectl --context kind-$CLUSTER -n muster-system port-forward service/muster 8086"
 say "then http://127.0.0.1:8086/ shows the cluster"

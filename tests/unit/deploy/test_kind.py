@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
-from deploy_objects import DEPLOY, ROOT
+from controllers import made
+from deploy_objects import DEPLOY, ROOT, objects
+
+from scheduler import decode
 
 SCRIPT = DEPLOY / "kind" / "up.sh"
 
@@ -17,9 +21,11 @@ echo "{name} $*" >> "$LOG"
 case "{name} $*" in
   kind\\ create*) for word; do case $word in *.yaml) cp "$word" "$LOG.cluster";; esac; done;;
   *get\\ nodes*) echo node/muster-worker; echo node/muster-worker2;;
+  *proxy/metrics) printf 'muster_gang_%s_seconds_sum{{members="9-64"}} 1.5\\n' wait start bind;;
   *get\\ --raw*) echo '{{ "major": "1", "gitVersion": "v1.36.3" }}';;
   *kustomize*) echo 'image: registry.k8s.io/kube-scheduler:v1.37.2';;
-  *apply*--filename\\ -) cat > "$LOG.applied";;
+  *apply*--server-side*) cat > "$LOG.applied";;
+  *apply*--filename\\ -) cat > "$LOG.burst";;
 esac
 """
 
@@ -53,11 +59,37 @@ def test_it_makes_a_cluster_brings_the_image_installs_and_tries_it(tools: dict[s
         f"kustomize {ROOT}/deploy/overlays/kind",
         "rollout status deployment/muster",
         f"apply --filename {ROOT}/deploy/examples/plain-pods.yaml",
+        "wait job/burst --for=jsonpath={.status.active}=16",
+        "delete job/burst --wait=false",
     ]
     places = [log.find(step) for step in steps]
     assert -1 not in places, log
     assert places == sorted(places)
     assert '{"nvidia.com/gpu":"8"}' in log
+
+
+def test_half_of_the_gpus_are_asked_for_by_one_gang_and_its_times_are_shown(
+    tools: dict[str, str],
+) -> None:
+    done = _run(tools, WORKERS="3")
+
+    (job,) = objects(Path(f"{tools['LOG']}.burst"))
+    (pod,) = made([job]).pods[:1]
+    assert job["spec"]["parallelism"] == job["spec"]["completions"] == 3 * 8 // 2
+    assert decode.pod(pod).fault == ""
+    assert decode.pod(pod).scheduler == "muster"
+    shown = re.findall("^muster_.*", done.stdout, re.MULTILINE)
+    assert shown == [
+        f'muster_gang_{name}_seconds_sum{{members="9-64"}} 1.5' for name in ("wait", "start")
+    ]
+
+
+def test_where_there_is_no_room_for_a_gang_it_is_said(tools: dict[str, str]) -> None:
+    done = _run(tools, WORKERS="1", GPUS="1")
+
+    assert done.returncode == 0
+    assert "no room for a gang" in done.stdout
+    assert "burst" not in Path(tools["LOG"]).read_text()
 
 
 def test_the_scheduler_is_as_old_as_the_api_server(tools: dict[str, str]) -> None:
