@@ -18,10 +18,12 @@ from starlette.responses import Response
 from scheduler import decode
 from scheduler.api import views, wire
 from scheduler.api.body import BODY_LIMIT, BodyTooLargeError, read_body
+from scheduler.api.listeners import guarded, views_only
 from scheduler.core.messages import FilterReply
 from scheduler.errors import DecodeError
 from scheduler.model import Pod
 from scheduler.service import Service
+from scheduler.service.access import Access
 from scheduler.service.answers import BROKEN, hold
 
 INLINE_BYTES = 1 << 20
@@ -37,8 +39,14 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 
-def create_app(service: Service, *, body_limit: int = BODY_LIMIT) -> FastAPI:
-    """The application around a service. ``body_limit`` is in bytes."""
+def create_app(
+    service: Service, *, body_limit: int = BODY_LIMIT, access: Access | None = None
+) -> FastAPI:
+    """The application around a service. ``body_limit`` is in bytes.
+
+    ``access`` says who may see what on an address for views alone; on the scheduler's own address
+    nobody is asked.
+    """
     app = FastAPI(
         title="Muster",
         redirect_slashes=False,
@@ -50,6 +58,8 @@ def create_app(service: Service, *, body_limit: int = BODY_LIMIT) -> FastAPI:
     for name, answer in verbs.answers.items():
         app.add_route(f"/{name}", partial(verbs.handle, name, answer), methods=["POST"])
     views.add(app, service)
+    service.metrics.add_observer(views.observe(service))
+    app.state.views = views_only(app) if access is None else guarded(service, access)
     return app
 
 

@@ -12,6 +12,10 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from scheduler.api import views
+from scheduler.service import Service
+from scheduler.service.access import Access
+
 READ_ONLY = frozenset({"/", "/healthz", "/readyz", "/metrics"})
 """What is not below ``/v1/`` and still changes nothing."""
 
@@ -28,16 +32,28 @@ def views_only(app: FastAPI) -> FastAPI:
 
     It shares the handlers, so nothing is registered or counted twice.
     """
-    reading = FastAPI(
+    reading = _reading()
+    reading.router.routes = [route for route in app.router.routes if _reads(route)]
+    reading.exception_handlers = app.exception_handlers
+    reading.state.streams = app.state.streams
+    return reading
+
+
+def guarded(service: Service, access: Access) -> FastAPI:
+    """An application with the same paths, for people who say who they are."""
+    reading = _reading()
+    views.add(reading, service, access)
+    return reading
+
+
+def _reading() -> FastAPI:
+    return FastAPI(
         title="Muster, views",
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
     )
-    reading.router.routes = [route for route in app.router.routes if _reads(route)]
-    reading.exception_handlers = app.exception_handlers
-    return reading
 
 
 class ByPort:

@@ -12,9 +12,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from scheduler.api.app import create_app
-from scheduler.api.listeners import Address, ByPort, views_only
+from scheduler.api.listeners import Address, ByPort
 from scheduler.errors import MusterError
 from scheduler.service import Service
+from scheduler.service.access import Access
 
 KEEP_ALIVE_S = 120
 """Longer than the 90 s after which the scheduler's client closes idle connections by itself."""
@@ -49,7 +50,7 @@ class ServerThread:
         self._server = _Server(
             app,
             uvicorn.Config(
-                ByPort(app, views_only(app), _port(self._sockets[1])) if views else app,
+                ByPort(app, app.state.views, _port(self._sockets[1])) if views else app,
                 loop="auto",
                 http="httptools",
                 ws="none",
@@ -122,6 +123,7 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Streams have no end of their own, and would be waited for.
         self._app.state.streams.close()
+        self._app.state.views.state.streams.close()
         await super().shutdown(sockets)
 
 
@@ -131,12 +133,13 @@ def run(
     port: int = 8085,
     listening: Callable[[str, str], None] | None = None,
     views: Address | None = None,
+    access: Access | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then end in order. Call it from the main thread.
 
     ``listening`` is told the URL, and that of the views (empty without ``views``), once requests
-    are answered. Raises ServerError if the address
-    cannot be used or the server ends by itself.
+    are answered. With ``access``, views are for people who say who they are. Raises ServerError if
+    the address cannot be used or the server ends by itself.
     """
     asked = threading.Event()
 
@@ -145,7 +148,7 @@ def run(
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        with ServerThread(create_app(service), host, port, views) as server:
+        with ServerThread(create_app(service, access=access), host, port, views) as server:
             if listening is not None:
                 listening(server.url, server.views_url)
             while not asked.wait(1.0):

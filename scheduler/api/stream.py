@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from scheduler.api import seen
+from scheduler.api.guard import Guard, token_of
+from scheduler.errors import ClusterError
 from scheduler.service import BusyError, Service
 
 CLIENTS = 32
@@ -70,7 +73,15 @@ class Differ:
         if not any(found.values()):
             return None
         ready = {"ready": service.ready, "reason": service.unready_reason}
+        ready |= {"leads": service.leads, "leader": service.leader}
         return found | {"overview": {**ready, **service.overview()}}
+
+
+class _Client(NamedTuple):
+    """One stream: what waits to be sent, and who is listening."""
+
+    queue: _Queue
+    token: str
 
 
 class Streams:
@@ -80,14 +91,19 @@ class Streams:
     lays each ``change`` over it.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, guard: Guard | None = None) -> None:
         self._service = service
-        self._clients: set[_Queue] = set()
+        self._guard = guard or Guard()
+        self._clients: set[_Client] = set()
         self._pump: asyncio.Task[None] | None = None
         self._closed = False
 
     async def handle(self, request: Request) -> Response:
-        """A stream, or 503 if there are too many."""
+        """A stream, or 503 if there are too many.
+
+        Raises UnknownPersonError, and ClusterError if the API server does not say who asks.
+        """
+        await run_in_threadpool(self._guard.sight, request)
         if request.method == "HEAD":
             # A stream without a body would hold its place for ever.
             return Response(headers=_HEADERS, media_type="text/event-stream")
@@ -96,36 +112,37 @@ class Streams:
             body = msgspec.json.encode({"error": error})
             headers = {"Retry-After": "30"}
             return Response(body, 503, headers, media_type="application/json")
-        return StreamingResponse(self._stream(), headers=_HEADERS, media_type="text/event-stream")
+        stream = self._stream(token_of(request))
+        return StreamingResponse(stream, headers=_HEADERS, media_type="text/event-stream")
 
     def close(self) -> None:
         """End all streams; for the server's shutdown, which would wait for them."""
         self._closed = True
-        for queue in list(self._clients):
-            self._cut_off(queue)
+        for client in list(self._clients):
+            self._cut_off(client)
 
-    async def _stream(self) -> AsyncIterator[bytes]:
-        queue = self._join()
+    async def _stream(self, token: str = "") -> AsyncIterator[bytes]:
+        client = self._join(token)
         try:
             while True:
                 try:
-                    message = await asyncio.wait_for(queue.get(), BEAT_S)
+                    message = await asyncio.wait_for(client.queue.get(), BEAT_S)
                 except TimeoutError:
                     message = BEAT
                 if message is None:
                     return
                 yield message
         finally:
-            self._clients.discard(queue)
+            self._clients.discard(client)
 
-    def _join(self) -> _Queue:
-        queue: _Queue = asyncio.Queue(BACKLOG)
-        self._clients.add(queue)
+    def _join(self, token: str) -> _Client:
+        client = _Client(asyncio.Queue(BACKLOG), token)
+        self._clients.add(client)
         if self._pump is None or self._pump.done():
             self._pump = asyncio.get_running_loop().create_task(self._run())
         else:
-            queue.put_nowait(READY)
-        return queue
+            client.queue.put_nowait(READY)
+        return client
 
     async def _run(self) -> None:
         """Look and tell, until nobody listens any more."""
@@ -135,8 +152,11 @@ class Streams:
         while self._clients:
             began = clock()
             try:
-                change = await run_in_threadpool(differ.look)
-                self._tell(READY if first else _message(change))
+                tokens = {client.token for client in self._clients}
+                messages = await run_in_threadpool(self._messages, differ, tokens, first)
+                # Who came while the engine was looked at reads all of it after that, and needs no
+                # change; only the first look must have been made before anybody reads.
+                self._tell(messages, READY if first else b"")
                 first = False
             except BusyError:
                 log.debug("the engine was busy; the page is told later")
@@ -144,26 +164,48 @@ class Streams:
                 log.exception("what has changed could not be told")
             await asyncio.sleep(max(EVERY_S, SHARE * (clock() - began)))
 
-    def _tell(self, message: bytes) -> None:
-        for queue in list(self._clients) if message else ():
-            try:
-                queue.put_nowait(message)
-            except asyncio.QueueFull:
-                self._cut_off(queue)
+    def _messages(
+        self, differ: Differ, tokens: Iterable[str], first: bool
+    ) -> dict[str, bytes | None]:
+        """For each token what its owner is told; None to whom nothing is told any more."""
+        change = differ.look()
+        if first:
+            return dict.fromkeys(tokens, READY)
+        return {token: self._message(change, token) for token in tokens} if change else {}
 
-    def _cut_off(self, queue: _Queue) -> None:
+    def _message(self, change: Mapping[str, Any], token: str) -> bytes | None:
+        try:
+            sight = self._guard.sight_of(token)
+            return None if sight is None else _event(seen.change(change, sight))
+        except ClusterError as error:
+            log.warning("a stream is ended: %s", error)
+            return None
+
+    def _tell(self, messages: Mapping[str, bytes | None], otherwise: bytes) -> None:
+        for client in list(self._clients):
+            message = messages.get(client.token, otherwise)
+            if message is None or (message and not _put(client.queue, message)):
+                self._cut_off(client)
+
+    def _cut_off(self, client: _Client) -> None:
         """End one stream; what still waited in it is dropped."""
-        self._clients.discard(queue)
-        while not queue.empty():
-            queue.get_nowait()
-        queue.put_nowait(None)
+        self._clients.discard(client)
+        while not client.queue.empty():
+            client.queue.get_nowait()
+        client.queue.put_nowait(None)
+
+
+def _put(queue: _Queue, message: bytes) -> bool:
+    try:
+        queue.put_nowait(message)
+    except asyncio.QueueFull:
+        return False
+    return True
 
 
 def _changed(before: _Views, now: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
     return [view for key, view in now.items() if before.get(key) != view]
 
 
-def _message(change: Mapping[str, Any] | None) -> bytes:
-    if change is None:
-        return b""
+def _event(change: Mapping[str, Any]) -> bytes:
     return b"event: change\ndata: " + msgspec.json.encode(change) + b"\n\n"

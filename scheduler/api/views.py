@@ -14,20 +14,26 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from scheduler import __version__
-from scheduler.api import fit
+from scheduler.api import fit, seen
 from scheduler.api.body import BodyTooLargeError, read_body
 from scheduler.api.domains import domains
 from scheduler.api.figures import figures
+from scheduler.api.guard import CHALLENGE, Guard, HiddenError, UnknownPersonError
 from scheduler.api.lookup import named
 from scheduler.api.page import page
 from scheduler.api.stream import Streams
 from scheduler.errors import ClusterError, DecodeError
 from scheduler.service import BusyError, Service
+from scheduler.service.access import Access, Sight
 
 
-def add(app: FastAPI, service: Service) -> None:
-    """Add the routes. They are plain functions, so they run in worker threads."""
-    views = Views(service)
+def add(app: FastAPI, service: Service, access: Access | None = None) -> None:
+    """Add the routes. They are plain functions, so they run in worker threads.
+
+    With ``access``, who asks has to say who they are, and sees their own namespaces.
+    """
+    guard = Guard(access)
+    views = Views(service, guard)
     routes: dict[str, Callable[..., Response]] = {
         "/healthz": views.healthz,
         "/readyz": views.readyz,
@@ -46,17 +52,31 @@ def add(app: FastAPI, service: Service) -> None:
     for path, view in routes.items():
         app.add_api_route(path, view, methods=["GET"], response_class=Response)
     app.add_route("/v1/fit", views.fit, methods=["POST"])
-    app.state.streams = Streams(service)
+    app.state.streams = Streams(service, guard)
     app.add_route("/v1/events", app.state.streams.handle, methods=["GET"])
-    app.add_exception_handler(BusyError, _busy)
-    service.metrics.add_observer(views.observe)
+    for kind, answer in _ANSWERS.items():
+        app.add_exception_handler(kind, answer)
+
+
+def observe(service: Service) -> Callable[[], Iterable[Metric]]:
+    """What is computed on a scrape; nothing while the engine is busy."""
+
+    def computed() -> Iterable[Metric]:
+        try:
+            found, totals = service.overview(), service.totals()
+        except BusyError:
+            return
+        yield from figures(found, totals, service.leads)
+
+    return computed
 
 
 class Views:
     """The handlers of the routes above."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, guard: Guard) -> None:
         self._service = service
+        self._guard = guard
 
     def healthz(self) -> Response:
         """Whether the process answers at all."""
@@ -72,26 +92,34 @@ class Views:
         """The Prometheus text format."""
         return Response(self._service.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    def gangs(self) -> Response:
+    def gangs(self, request: Request) -> Response:
         """Every gang."""
-        return _json({"gangs": self._service.gangs()})
+        sight = self._guard.sight(request)
+        return _json({"gangs": seen.gangs(self._service.gangs(), sight)})
 
-    def gang(self, namespace: str, name: str) -> Response:
+    def gang(self, request: Request, namespace: str, name: str) -> Response:
         """One gang."""
         key = f"{namespace}/{name}"
-        found = named(self._service.gangs(), key)
+        found = self._named(key, self._guard.sight(request))
         return _json(found[0]) if len(found) == 1 else _no_gang(key, found)
 
-    def why(self, namespace: str, name: str) -> Response:
+    def why(self, request: Request, namespace: str, name: str) -> Response:
         """Why a gang is where it is."""
         key = f"{namespace}/{name}"
-        found = self._service.why(key)
-        return _json(found) if found else _no_gang(key, named(self._service.gangs(), key))
+        sight = self._guard.sight(request)
+        found = self._service.why(key) if sight.sees(namespace) else None
+        return _json(seen.why(found, sight)) if found else _no_gang(key, self._named(key, sight))
+
+    def _named(self, key: str, sight: Sight) -> Sequence[Mapping[str, Any]]:
+        seen_there = sight.sees(seen.namespace_of(key))
+        return named(seen.gangs(self._service.gangs(), sight), key) if seen_there else ()
 
     async def fit(self, request: Request) -> Response:
         """Whether pods that do not exist yet would start now, where, and what is missing."""
         try:
-            return await run_in_threadpool(self._fit, await read_body(request, fit.BODY_LIMIT))
+            sight = await run_in_threadpool(self._guard.sight, request)
+            body = await read_body(request, fit.BODY_LIMIT)
+            return await run_in_threadpool(self._fit, body, sight)
         except DecodeError as error:
             return _json({"error": f"fit: {error}"}, 400)
         except BodyTooLargeError:
@@ -99,54 +127,59 @@ class Views:
         except ClientDisconnect:
             return Response(status_code=499)
 
-    def _fit(self, body: bytes) -> Response:
+    def _fit(self, body: bytes, sight: Sight) -> Response:
         pods = fit.read(body)
+        hidden = sorted({pod.namespace for pod in pods if not sight.sees(pod.namespace)})
+        if hidden:
+            raise HiddenError(f"fit: you may not list the pods of namespace {hidden[0]}")
         warnings = fit.warnings(pods, self._service.settings.scheduler_names)
-        return _json({**self._service.fit(pods), "pods": len(pods), "warnings": warnings})
+        found = seen.why(self._service.fit(pods), sight)
+        warnings += found.get("warnings", ())
+        return _json({**found, "pods": len(pods), "warnings": warnings})
 
-    def status(self) -> Response:
+    def status(self, request: Request) -> Response:
         """Whether all is well, and the cluster in a few figures."""
+        self._guard.sight(request)
         ready = {"ready": self._service.ready, "reason": self._service.unready_reason}
         role = {"leads": self._service.leads, "leader": self._service.leader}
         return _json({"version": __version__, **ready, **role, **self._service.overview()})
 
-    def history(self) -> Response:
+    def history(self, request: Request) -> Response:
         """Room, fragmentation and the queue over the last day, one point a minute."""
+        self._guard.sight(request)
         return _json({"points": self._service.history()})
 
-    def nodes(self) -> Response:
+    def nodes(self, request: Request) -> Response:
         """Every node with its room."""
-        return _json({"levels": self._service.levels(), "nodes": self._service.nodes()})
+        sight = self._guard.sight(request)
+        nodes = seen.nodes(self._service.nodes(), sight)
+        return _json({"levels": self._service.levels(), "nodes": nodes})
 
-    def topology(self) -> Response:
+    def topology(self, request: Request) -> Response:
         """The levels, and every domain with its nodes and accelerators."""
+        self._guard.sight(request)
         nodes, levels = self._service.nodes(), self._service.levels()
         return _json({"levels": levels, "domains": domains(nodes)})
 
-    def state(self) -> Response:
+    def state(self, request: Request) -> Response:
         """Gangs, reservations, free room and bound pods."""
+        self._all(request, "state")
         return _json(self._service.snapshot())
 
-    def snapshot(self) -> Response:
+    def snapshot(self, request: Request) -> Response:
         """The cluster as a file for ``muster replay``, for a bug report."""
-        try:
-            text = "".join(line + "\n" for line in self._service.snapshot_lines())
-        except ClusterError as error:
-            return _json({"error": str(error)}, 502)
+        self._all(request, "snapshot")
+        text = "".join(line + "\n" for line in self._service.snapshot_lines())
         return Response(text, media_type="application/x-ndjson")
+
+    def _all(self, request: Request, what: str) -> None:
+        if not self._guard.sight(request).all:
+            raise HiddenError(f"{what}: it is for those who may list the pods of all namespaces")
 
     def page(self) -> Response:
         """The page with a picture of the cluster."""
         missing = {"error": "this installation has no page; see /v1/gangs"}
         return page() or _json(missing, 404)
-
-    def observe(self) -> Iterable[Metric]:
-        """What is computed on a scrape; nothing while the engine is busy."""
-        try:
-            found, totals = self._service.overview(), self._service.totals()
-        except BusyError:
-            return
-        yield from figures(found, totals, self._service.leads)
 
 
 def _json(value: Mapping[str, Any], code: int = 200) -> Response:
@@ -162,3 +195,25 @@ def _no_gang(key: str, alike: Sequence[Mapping[str, Any]]) -> Response:
 
 def _busy(_request: Request, error: Exception) -> Response:
     return _json({"error": f"{error}; try again"}, 503)
+
+
+def _unknown(_request: Request, error: Exception) -> Response:
+    answer = _json({"error": str(error)}, 401)
+    answer.headers["WWW-Authenticate"] = CHALLENGE
+    return answer
+
+
+def _hidden(_request: Request, error: Exception) -> Response:
+    return _json({"error": str(error)}, 403)
+
+
+def _cluster(_request: Request, error: Exception) -> Response:
+    return _json({"error": str(error)}, 502)
+
+
+_ANSWERS: dict[type[Exception], Callable[[Request, Exception], Response]] = {
+    BusyError: _busy,
+    UnknownPersonError: _unknown,
+    HiddenError: _hidden,
+    ClusterError: _cluster,
+}

@@ -11,9 +11,11 @@ from scheduler.cluster.credentials import load
 from scheduler.cluster.leadership import Leadership
 from scheduler.cluster.lease import lease_name
 from scheduler.cluster.pace import Pace
+from scheduler.cluster.reviews import Reviews
 from scheduler.cluster.transport import READ_S, Transport
 from scheduler.cluster.view import View
 from scheduler.service import Fence, Metrics, Recorder, Service
+from scheduler.service.access import Access
 from scheduler.settings import Settings
 
 STOP_S = 5.0
@@ -74,6 +76,10 @@ class Connection:
     def host(self) -> str:
         """The API server's URL."""
         return self._transport.host
+
+    def access(self) -> Access:
+        """Who may see what, as the API server says."""
+        return Access(Reviews(self._transport))
 
     def __enter__(self) -> Service:
         self.service.start()

@@ -133,6 +133,7 @@ class Transport:
         self._root = self._base if named else parts.path
         self._token = ""
         self._token_until = 0.0
+        self._added: dict[str, str] = {}
         self._timeout = urllib3.Timeout(connect=CONNECT_S, read=read_s)
         self._pool.timeout = self._timeout
         # Made by the pool, which knows certificates and names, and then used without it.
@@ -167,6 +168,15 @@ class Transport:
             yield stream
         finally:
             stream.close()
+
+    @property
+    def token(self) -> str:
+        """The bearer token that is sent; "" where there is none, as with certificates."""
+        return self._authorization().removeprefix("Bearer ")
+
+    def add_header(self, name: str, value: str) -> None:
+        """Send a header of one's own with every request, for who answers behind a proxy."""
+        self._added[name] = value
 
     def close(self) -> None:
         """Close all idle connections."""
@@ -224,7 +234,7 @@ class Transport:
         }
         if token := self._authorization():
             headers["Authorization"] = token
-        return headers
+        return headers | self._added
 
     def _authorization(self) -> str:
         """The bearer token; asking for it reads files and all of the environment each time."""

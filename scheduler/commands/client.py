@@ -31,6 +31,9 @@ KUBECONFIG = "~/.kube/config"
 
 CONNECT_S, READ_S = 3.0, 15.0
 
+NOBODY = 401
+TOKEN_HEADER = "X-Muster-Token"  # noqa: S105 - a name
+
 Server = Annotated[
     str,
     typer.Option("--server", envvar="MUSTER_SERVER", help="URL of Muster, instead of a kubeconfig"),
@@ -41,6 +44,14 @@ Kubeconfig = Annotated[
 Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
 Home = Annotated[
     str, typer.Option("--muster-namespace", help="Namespace in which Muster itself runs.")
+]
+Token = Annotated[
+    str,
+    typer.Option(
+        "--token",
+        envvar="MUSTER_TOKEN",
+        help="Who asks, where Muster wants to know; with a kubeconfig its own token is taken.",
+    ),
 ]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The service's answer as it is.")]
@@ -90,11 +101,16 @@ class Client(Protocol):
         """POST a value as JSON."""
 
 
-def connect(server: str, kubeconfig: str, context: str | None, home: str) -> Client:
-    """A client by URL if there is one, else through the API server. Raises ServiceError."""
+def connect(
+    server: str, kubeconfig: str, context: str | None, home: str, token: str = ""
+) -> Client:
+    """A client by URL if there is one, else through the API server. Raises ServiceError.
+
+    ``token`` says who asks; it is sent only where Muster wants to know.
+    """
     if server:
-        return ByUrl(server)
-    return ThroughApiServer(_kubeconfig(kubeconfig), context, home)
+        return ByUrl(server, token)
+    return ThroughApiServer(_kubeconfig(kubeconfig), context, home, token)
 
 
 def gone_wrong(command: str, error: MusterError) -> NoReturn:
@@ -124,7 +140,9 @@ class ByUrl:
 
     namespace: str | None = None
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str = "") -> None:
+        self._token = token
+        self._known = False
         if not url.startswith(("http://", "https://")):
             url = f"http://{url}"
         self.where = url.rstrip("/")
@@ -138,8 +156,20 @@ class ByUrl:
         return self._send("POST", path, json.dumps(body).encode())
 
     def _send(self, method: str, path: str, body: bytes | None) -> Reply:
+        reply = self._once(method, path, body)
+        if reply.status == NOBODY and self._token and not self._known:
+            self._known = True
+            reply = self._once(method, path, body)
+        if reply.status == NOBODY:
+            raise ServiceError(_who_are_you(reply, self._token, "--token or MUSTER_TOKEN"))
+        return reply
+
+    def _once(self, method: str, path: str, body: bytes | None) -> Reply:
         import urllib3
 
+        headers = {"Content-Type": "application/json"} if body else {}
+        if self._known:
+            headers["Authorization"] = f"Bearer {self._token}"
         timeout = urllib3.Timeout(connect=CONNECT_S, read=READ_S)
         try:
             with urllib3.PoolManager() as pool:
@@ -147,7 +177,7 @@ class ByUrl:
                     method,
                     self.where + path,
                     body=body,
-                    headers={"Content-Type": "application/json"} if body else {},
+                    headers=headers,
                     timeout=timeout,
                     retries=False,
                 )
@@ -165,7 +195,7 @@ class ByUrl:
 class ThroughApiServer:
     """Through the API server's proxy, with the rights of the kubeconfig's user."""
 
-    def __init__(self, kubeconfig: Path, context: str | None, home: str) -> None:
+    def __init__(self, kubeconfig: Path, context: str | None, home: str, token: str = "") -> None:
         # The Kubernetes client takes long to import; with a URL it is not needed.
         from scheduler.cluster import Transport, load
 
@@ -174,6 +204,8 @@ class ThroughApiServer:
         except ClusterError as error:
             raise ServiceError(f"{error}. Or name Muster's URL with --server") from error
         self._home = home
+        self._token = token
+        self._known = False
         self._base = _namespaced(home, f"services/{SERVICE}:{PORT_NAME}/proxy")
         self._looked = False
         self.namespace: str | None = context_namespace(kubeconfig, context)
@@ -194,7 +226,25 @@ class ThroughApiServer:
             reply = self._once(method, self._base + path, body)
         if _is_status(reply):
             raise ServiceError(self._advice(reply, method))
+        if reply.status == NOBODY and not self._known and self._introduce():
+            reply = self._once(method, self._base + path, body)
+        if reply.status == NOBODY:
+            token = self._token or self._transport.token
+            raise ServiceError(
+                _who_are_you(reply, token, "a kubeconfig with a token, --token or MUSTER_TOKEN")
+            )
         return reply
+
+    def _introduce(self) -> bool:
+        """Say who asks from now on; False if nobody knows.
+
+        The proxy keeps ``Authorization`` to itself, so the token goes in a header of Muster's own.
+        """
+        self._known = True
+        token = self._token or self._transport.token
+        if token:
+            self._transport.add_header(TOKEN_HEADER, token)
+        return bool(token)
 
     def _once(self, method: str, path: str, body: Any) -> Reply:
         transport = self._transport
@@ -237,6 +287,12 @@ class ThroughApiServer:
             f"deployment/{SERVICE} {PORT}` and --server http://127.0.0.1:{PORT} go around that"
         )
         return f"{said}; {advice.get(reply.status, otherwise)}"
+
+
+def _who_are_you(reply: Reply, token: str, way: str) -> str:
+    if token:
+        return f"the token is not valid (any more), says Muster: {reply.error}"
+    return f"Muster wants to know who asks, and there is no token: name {way}. {reply.error}"
 
 
 def context_namespace(kubeconfig: Path, context: str | None) -> str:

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing
-from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server
+from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
 from scheduler.commands.workloads import WorkloadError, pods_of
 from scheduler.errors import MusterError
 
@@ -31,6 +31,7 @@ def fit(
     kubeconfig: Kubeconfig = client.KUBECONFIG,
     context: Context = None,
     muster_namespace: Home = "muster-system",
+    token: Token = "",
 ) -> None:
     """Say whether a job would start now, where, and what is missing. Submits nothing.
 
@@ -39,7 +40,7 @@ def fit(
     """
     documents = _documents(filename)
     try:
-        asked = client.connect(server, kubeconfig, context, muster_namespace)
+        asked = client.connect(server, kubeconfig, context, muster_namespace, token)
         pods, objects = pods_of(documents, namespace or asked.namespace or "default", replicas)
         if not pods:
             raise WorkloadError(f"{filename}: no pods come of it")

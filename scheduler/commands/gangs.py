@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing
-from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server
+from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
 from scheduler.errors import MusterError
 
 
@@ -35,13 +35,14 @@ def gangs(
     kubeconfig: Kubeconfig = client.KUBECONFIG,
     context: Context = None,
     muster_namespace: Home = "muster-system",
+    token: Token = "",
 ) -> None:
     """List gangs: by default those of the kubeconfig's namespace, with a URL those of all.
 
     Exit status: 0 done (also if there is none), 1 no answer now, 3 Muster cannot be reached.
     """
     try:
-        asked = client.connect(server, kubeconfig, context, muster_namespace)
+        asked = client.connect(server, kubeconfig, context, muster_namespace, token)
         found = client.answer("gangs", asked.get("/v1/gangs"))["gangs"]
     except MusterError as error:
         client.gone_wrong("gangs", error)

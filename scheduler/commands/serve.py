@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TextIO
 import typer
 
 from scheduler.commands.logs import LogFormat, LogLevel, set_up
+from scheduler.errors import SettingsError
 
 if TYPE_CHECKING:
     from scheduler.api import Address
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 
 SWITCH_S = 0.001
 """A request waits that long at most for a thread that computes; Python's default is 5 ms."""
+
+
+class Addresses(NamedTuple):
+    """Where to listen, and whether people have to say who they are."""
+
+    verbs: Address
+    views: Address | None
+    authenticate: bool
 
 
 class Election(NamedTuple):
@@ -40,6 +49,14 @@ def serve(
     views_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of --views-host; 0 takes a free one.")
     ] = 8086,
+    authenticate_views: Annotated[
+        bool,
+        typer.Option(
+            "--authenticate-views",
+            help="On --views-host, ask who is looking (TokenReview), and show the namespaces whose "
+            "pods they may list (SubjectAccessReview). Metrics and probes stay open.",
+        ),
+    ] = False,
     scheduler_name: Annotated[
         list[str] | None,
         typer.Option(help="A schedulerName whose pods are ours; may be given several times."),
@@ -77,9 +94,15 @@ def serve(
     sys.setswitchinterval(SWITCH_S)
     address = Address(host, port)
     views = Address(views_host, views_port) if views_host else None
+    if authenticate_views and views is None:
+        raise SettingsError(
+            "--authenticate-views is for the address of --views-host, which is empty; the other "
+            "address asks nobody who is calling, and belongs on loopback"
+        )
     with nullcontext() if record is None else record.open("w", encoding="utf-8") as file:
         election = Election(follow_lease, identity or socket.gethostname())
-        _run(settings, kubeconfig, election, address, views, file)
+        where = Addresses(address, views, authenticate_views)
+        _run(settings, kubeconfig, election, where, file)
 
 
 def read_settings(config: Path | None, scheduler_names: list[str] | tuple[str, ...]) -> Settings:
@@ -96,8 +119,7 @@ def _run(
     settings: Settings,
     kubeconfig: str,
     election: Election,
-    address: Address,
-    views: Address | None,
+    where: Addresses,
     record: TextIO | None,
 ) -> None:
     import logging
@@ -114,7 +136,8 @@ def _run(
     log.info("the API server is %s; schedulerNames: %s", connection.host, settings.scheduler_names)
     try:
         with connection as service:
-            run(service, *address, _listening, views)
+            access = connection.access() if where.authenticate else None
+            run(service, *where.verbs, _listening, where.views, access)
     except ServerError as error:
         typer.echo(f"muster serve: {error}", err=True)
         raise typer.Exit(1) from error

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing
-from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Server
+from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Server, Token
 from scheduler.errors import MusterError
 
 Status = Mapping[str, Any]
@@ -21,13 +21,14 @@ def status(
     kubeconfig: Kubeconfig = client.KUBECONFIG,
     context: Context = None,
     muster_namespace: Home = "muster-system",
+    token: Token = "",
 ) -> None:
     """Show whether Muster is ready, how much is free, and what waits.
 
     Exit status: 0 ready, 1 not ready or no answer now, 3 Muster cannot be reached.
     """
     try:
-        asked = client.connect(server, kubeconfig, context, muster_namespace)
+        asked = client.connect(server, kubeconfig, context, muster_namespace, token)
         found = client.answer("status", asked.get("/v1/status"))
     except MusterError as error:
         client.gone_wrong("status", error)

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing, status
-from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Server
+from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Server, Token
 from scheduler.errors import MusterError
 
 BAR = 20
@@ -25,13 +25,14 @@ def top(
     kubeconfig: Kubeconfig = client.KUBECONFIG,
     context: Context = None,
     muster_namespace: Home = "muster-system",
+    token: Token = "",
 ) -> None:
     """Show use and free room by domain, the largest gangs that would fit, and the queue.
 
     Exit status: 0 done, 1 no answer now, 3 Muster cannot be reached.
     """
     try:
-        asked = client.connect(server, kubeconfig, context, muster_namespace)
+        asked = client.connect(server, kubeconfig, context, muster_namespace, token)
         found = {
             "status": client.answer("top", asked.get("/v1/status")),
             "topology": client.answer("top", asked.get("/v1/topology")),

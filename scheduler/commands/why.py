@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing
-from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server
+from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
 from scheduler.errors import MusterError
 
 Why = Mapping[str, Any]
@@ -24,13 +24,14 @@ def why(
     kubeconfig: Kubeconfig = client.KUBECONFIG,
     context: Context = None,
     muster_namespace: Home = "muster-system",
+    token: Token = "",
 ) -> None:
     """Say why a gang waits: who is missing, what is short and where, and what comes next.
 
     Exit status: 0 answered, 1 there is no such gang or no answer now, 3 Muster cannot be reached.
     """
     try:
-        asked = client.connect(server, kubeconfig, context, muster_namespace)
+        asked = client.connect(server, kubeconfig, context, muster_namespace, token)
         home, text = _split(name, namespace or asked.namespace or "default")
         path = f"/v1/gangs/{quote(home, safe='')}/{quote(text, safe='')}/why"
         found = client.answer("why", asked.get(path))

@@ -13,12 +13,15 @@ from deploy_objects import installed, one
 from scheduler.cluster.events import EventWriter, Note
 from scheduler.cluster.owners import owner_resources
 from scheduler.cluster.resources import NODES, POD_GROUPS, PODS, TOPOLOGIES, Resource, pod_groups
+from scheduler.cluster.reviews import Reviews
 from scheduler.cluster.transport import Answer
 from scheduler.cluster.writes import Writer
 from scheduler.commands import client
 from scheduler.core.messages import Bind, ClearNomination, Effect, Evict, Nominate, Wake
+from scheduler.errors import ClusterError
 from scheduler.model import GangKey, PodRef
 from scheduler.service import Metrics
+from scheduler.service.access import Person
 
 REF = PodRef("team", "worker-0", "uid-0")
 
@@ -75,8 +78,12 @@ def _needed() -> set[Permission]:
     writer = Writer(transport, lambda _: False, threading.Event())  # type: ignore[arg-type]
     for effect in EFFECTS:
         writer.carry_out(effect)
+    reviews = Reviews(transport)  # type: ignore[arg-type]
     events = EventWriter(transport, Metrics())  # type: ignore[arg-type]
     events.write(Note(REF, "Scheduled", "Binding", "text"))
+    for ask in (lambda: reviews.who("token"), lambda: reviews.may_see(Person("ann"), "team")):
+        with pytest.raises(ClusterError):
+            ask()
     for resource in _watched():
         found = _PATH.fullmatch(resource.path)
         assert found is not None, resource
@@ -117,6 +124,8 @@ def test_a_binding_the_status_and_an_eviction_are_among_the_requests() -> None:
         ("watch", "", "nodes"),
         ("list", "scheduling.k8s.io", "podgroups"),
         ("get", "batch", "jobs"),
+        ("create", "authentication.k8s.io", "tokenreviews"),
+        ("create", "authorization.k8s.io", "subjectaccessreviews"),
     } <= _needed()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from chromium import Tab
+from guarded_site import Guarded
 from people_site import Site, site
 
 from scheduler.api import stream
@@ -216,6 +217,37 @@ def test_it_says_when_muster_is_gone_and_when_it_is_not_ready(tab: Tab) -> None:
         made.nodes(1, 1, 1)
         tab.wait(f"!{TEXT}.includes('Not ready')")
     tab.wait(f"{TEXT}.includes('The connection to Muster is lost')")
+
+
+def test_who_looks_has_to_say_who_they_are_where_that_is_wanted(tab: Tab, here: Site) -> None:
+    here.pod("u/secret-0", gpu=8, gang="secret", min=1)
+    guarded = Guarded(here)
+    try:
+        tab.open(guarded.url)
+        tab.wait(f"{TEXT}.includes('Muster wants to know who is looking')")
+        assert tab.run("getComputedStyle(document.getElementById('who')).display") != "none"
+
+        _introduce(tab, "eve-token")
+        tab.wait(f"{TEXT}.includes('does not know this token')")
+        _introduce(tab, "ann-token")
+        tab.wait(f"{LIVE} === 'live'")
+        assert tab.run("document.getElementById('who').hidden")
+        assert tab.run("[...world.gangs.keys()]") == ["t/later", "t/part", "t/train"]
+        here.gang("new", 1, 8)
+        tab.wait(f"{TEXT}.includes('t/new')")
+        assert "secret" not in tab.run("document.documentElement.outerHTML")
+    finally:
+        guarded.close()
+
+
+def _introduce(tab: Tab, token: str) -> None:
+    tab.run(f"$('token').value = '{token}'; $('who').requestSubmit()")
+
+
+def test_a_replica_that_stands_by_says_so(tab: Tab, here: Site) -> None:
+    here.service.stand_by()
+    tab.open(here.url)
+    tab.wait(f"{TEXT}.includes('This replica stands by; nobody acts.')")
 
 
 def test_a_large_cluster(tab: Tab, out: Path) -> None:

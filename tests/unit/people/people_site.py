@@ -6,7 +6,7 @@ import json
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -184,13 +184,14 @@ class ApiServer:
     def __init__(self, muster: str, mode: str = "service") -> None:
         self.muster, self.mode = muster, mode
         self.asked: list[tuple[str, str, str]] = []
+        self.headers: list[dict[str, str]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = False
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def kubeconfig(self, folder: Path, namespace: str | None = None) -> str:
+    def kubeconfig(self, folder: Path, namespace: str | None = None, token: str = "a-token") -> str:
         context = {"cluster": "k", "user": "u"} | ({"namespace": namespace} if namespace else {})
         path = folder / "kubeconfig"
         content = {
@@ -198,13 +199,15 @@ class ApiServer:
             "kind": "Config",
             "current-context": "c",
             "clusters": [{"name": "k", "cluster": {"server": self.url}}],
-            "users": [{"name": "u", "user": {"token": "a-token"}}],
+            "users": [{"name": "u", "user": {"token": token}}],
             "contexts": [{"name": "c", "context": context}],
         }
         path.write_text(yaml.safe_dump(content))
         return str(path)
 
-    def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+    def answer(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
         home = "/api/v1/namespaces/muster-system/"
         if self.mode == "forbidden":
             return _status(403, 'services "muster:http" is forbidden')
@@ -216,7 +219,7 @@ class ApiServer:
             return _status(503, 'no endpoints available for service "muster:http"')
         if not path.startswith(way):
             return _status(404, 'services "muster" not found')
-        return _passed_on(method, self.muster + path.removeprefix(way), body)
+        return _passed_on(method, self.muster + path.removeprefix(way), body, headers)
 
     def _pods(self) -> list[dict[str, Any]]:
         ready = [{"type": "Ready", "status": "True"}]
@@ -240,7 +243,11 @@ class ApiServer:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 token = self.headers.get("Authorization", "")
                 api.asked.append((self.command, self.path, token))
-                status, content = api.answer(self.command, self.path, body)
+                headers = dict(self.headers.items())
+                api.headers.append(headers)
+                # As the API server does, once it knows who that is.
+                headers.pop("Authorization", None)
+                status, content = api.answer(self.command, self.path, body, headers)
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(content)))
@@ -257,8 +264,9 @@ def _status(code: int, text: str) -> tuple[int, bytes]:
     return code, json.dumps(body).encode()
 
 
-def _passed_on(method: str, url: str, body: bytes) -> tuple[int, bytes]:
-    request = urllib.request.Request(url, body or None, method=method)
+def _passed_on(method: str, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    own = {name: text for name, text in headers.items() if name.startswith("X-")}
+    request = urllib.request.Request(url, body or None, own, method=method)
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return answer.status, answer.read()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -133,7 +133,9 @@ def test_an_api_server_that_is_away_and_a_kubeconfig_that_is_missing(
 
 def test_what_answers_but_is_not_muster_is_said(tmp_path: Path) -> None:
     class Other(ApiServer):
-        def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        def answer(
+            self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+        ) -> tuple[int, bytes]:
             return 200, b"<html>hello</html>"
 
     other = Other("")
