@@ -1,11 +1,17 @@
 # From the root of the repository:
 #   docker build -f deploy/docker/scheduler.Dockerfile -t muster-scheduler:0.1.0 .
-FROM python:3.13-slim AS packages
+# The base is the newest patch, with its security fixes. To make the very same image again, name the
+# one that it was made from: --build-arg PYTHON=python:3.13-slim@sha256:…
+ARG PYTHON=python:3.13-slim
+FROM ${PYTHON} AS packages
 COPY locks/scheduler.txt /tmp/lock.txt
+# What is removed is never imported, and was a quarter of all: 197 MB became 144.
 RUN python -m pip install --no-cache-dir --no-compile --require-hashes --only-binary=:all: \
-    --target=/packages -r /tmp/lock.txt
+    --target=/packages -r /tmp/lock.txt \
+    && rm -rf /packages/kubernetes/aio /packages/kubernetes/e2e_test \
+    && find /packages -type d -name tests -prune -exec rm -rf {} +
 
-FROM python:3.13-slim
+FROM ${PYTHON}
 ENV PYTHONPATH=/opt/muster:/opt/muster/packages \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1

@@ -1,12 +1,15 @@
 # From the root of the repository:
 #   docker build -f deploy/docker/trainer.Dockerfile -t muster-trainer:0.1.0 .
+# The base is the newest patch, with its security fixes. To make the very same image again, name the
+# one that it was made from: --build-arg PYTHON=python:3.13-slim@sha256:…
 # The wheels of torch bring CUDA and NCCL along; the driver comes from the node.
-FROM python:3.13-slim AS packages
+ARG PYTHON=python:3.13-slim
+FROM ${PYTHON} AS packages
 COPY locks/trainer.txt /tmp/lock.txt
 RUN python -m pip install --no-cache-dir --no-compile --require-hashes --only-binary=:all: \
     --target=/packages -r /tmp/lock.txt
 
-FROM python:3.13-slim
+FROM ${PYTHON}
 ENV PYTHONPATH=/opt/muster:/opt/muster/packages \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,10 +59,14 @@ def test_every_package_comes_from_the_lock_with_its_hash(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
 def test_it_starts_from_a_stated_python_and_runs_as_nobody_in_particular(path: Path) -> None:
     found = _instructions(path)
+    stated = dict(rest.split("=", 1) for name, rest in found if name == "ARG")
     bases = {rest.split()[0] for name, rest in found if name == "FROM"}
     (user,) = [rest for name, rest in found if name == "USER"]
 
-    assert all(re.fullmatch(r"python:3\.\d+-slim", base) for base in bases)
+    # An argument before the first FROM counts in all of them.
+    assert found[0][0] == "ARG"
+    assert bases == {"${PYTHON}"}
+    assert re.fullmatch(r"python:3\.\d+-slim", stated["PYTHON"])
     assert int(user.partition(":")[0]) > 0
     # Nothing becomes root again behind it.
     assert [name for name, _ in found[found.index(("USER", user)) :] if name == "RUN"] == []
@@ -69,3 +75,33 @@ def test_it_starts_from_a_stated_python_and_runs_as_nobody_in_particular(path: P
 def test_the_scheduler_image_has_no_torch_and_the_trainer_image_no_web_server() -> None:
     assert not re.search(r"^torch==", (ROOT / "locks/scheduler.txt").read_text(), re.MULTILINE)
     assert not re.search(r"^fastapi==", (ROOT / "locks/trainer.txt").read_text(), re.MULTILINE)
+
+
+_LEFT_OUT = """
+import importlib, pkgutil, sys
+
+class LeftOut:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith(("kubernetes.aio", "kubernetes.e2e_test")) or ".tests" in name:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, LeftOut())
+import scheduler
+names = [found.name for found in pkgutil.walk_packages(scheduler.__path__, "scheduler.")]
+for name in names:
+    if not name.endswith("__main__"):
+        importlib.import_module(name)
+print(len(names))
+"""
+
+
+def test_the_scheduler_needs_nothing_that_its_image_leaves_out() -> None:
+    (install,) = [rest for _, rest in _instructions(DOCKERFILES[0]) if "pip install" in rest]
+    assert "rm -rf /packages/kubernetes/aio /packages/kubernetes/e2e_test" in install
+    assert "-name tests -prune" in install
+
+    command = [sys.executable, "-c", _LEFT_OUT]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100
