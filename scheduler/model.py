@@ -47,6 +47,13 @@ class Communication(StrEnum):
     LIGHT = "light"
 
 
+class Wish(StrEnum):
+    """How much a gang wants something."""
+
+    REQUIRED = "required"
+    PREFERRED = "preferred"
+
+
 class Taint(NamedTuple):
     """A taint of a node; ``effect`` as in the API."""
 
@@ -105,6 +112,8 @@ class Constraints:
     """Required node affinity, terms ORed; None = no requirement, () = matches no node."""
     tolerations: tuple[Toleration, ...] = ()
     ports: tuple[HostPort, ...] = ()
+    models: tuple[str, ...] = ()
+    """GPU models of which the node must have one; () = any."""
 
 
 class GangKey(NamedTuple):
@@ -166,6 +175,12 @@ class Options:
     segment_size: int | None = None
     segment_level: str = ""
     communication: Communication | None = None
+    nvlink: Wish | None = None
+    """Whether all members shall share one NVLink domain."""
+    gpu_required: tuple[str, ...] = ()
+    """GPU models that will do."""
+    gpu_preferred: tuple[str, ...] = ()
+    """GPU models to try one after the other, the best first, before any other."""
     timeout: float | None = None
     """Seconds that a reservation may stay unbound."""
     max_runtime: float | None = None

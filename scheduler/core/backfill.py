@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler.core.capacity import Bools, Frame, Ints
+from scheduler.core.effort import shared_domains
 from scheduler.core.gang import Gang, Reason, Stage
 from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.planning import required_level, waiting_pods
@@ -106,7 +107,7 @@ def _choose(state: State, gang: Gang) -> Kept | None:
     level = required_level(state, gang)
     prospects = [
         found
-        for rows in _areas(state, level, len(frame.names))
+        for rows in _areas(shared_domains(state, gang, level), len(frame.names))
         if (found := _first_rows(rows, seats, busy, ends, len(pods))) is not None
     ]
     if not prospects:
@@ -142,10 +143,10 @@ def _ends_at(state: State, key: GangKey | None) -> float:
     return math.inf if runtime is None or started is None else started + runtime
 
 
-def _areas(state: State, level: int | None, rows: int) -> list[Bools]:
-    if level is None:
+def _areas(shared: list[Ints], rows: int) -> list[Bools]:
+    if not shared:
         return [np.ones(rows, dtype=np.bool_)]
-    ids = state.topology().fabric.domains[level]
+    ids = shared[-1]
     return [np.asarray(ids == domain) for domain in range(int(ids.max(initial=-1)) + 1)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from scheduler.core import models
 from scheduler.model import (
     AntiTerm,
     Constraints,
@@ -117,6 +118,8 @@ def _labels(constraints: Constraints, node: Node) -> str:
     terms = constraints.terms
     if terms is not None and not any(_term(term, node) for term in terms):
         return "required node affinity"
+    if constraints.models and not models.is_one_of(node.labels, constraints.models):
+        return f"GPU model is not {' or '.join(constraints.models)}"
     return ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.core.topology import Topology
 from scheduler.model import Constraints, Pod, Resources
@@ -21,9 +21,13 @@ class Kind:
         return dict(self.requests)
 
 
-def kind_of(pod: Pod) -> Kind:
-    """What placement sees of a pod."""
-    return Kind(tuple(sorted(pod.requests.items())), pod.constraints)
+def kind_of(pod: Pod, models: tuple[str, ...] = ()) -> Kind:
+    """What placement sees of a pod; ``models`` are GPU models for one that names none itself."""
+    stated = pod.declaration.options.gpu_required if pod.declaration else ()
+    constraints = pod.constraints
+    if wanted := stated or models:
+        constraints = replace(constraints, models=wanted)
+    return Kind(tuple(sorted(pod.requests.items())), constraints)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,8 @@ class NoRoom:
     """Members that fit in the best place: a domain of the required level, or all nodes."""
     best_domain: tuple[int, int] | None
     """(level, domain id) of that place; None where no level is required or no domain has room."""
+    clique: int | None = None
+    """The NVLink domain that is that place, where one must hold all members."""
 
 
 def place(fabric: Fabric, ask: Ask) -> Seats | NoRoom:
@@ -88,8 +90,8 @@ def place(fabric: Fabric, ask: Ask) -> Seats | NoRoom:
     divisor of all capacities.
     """
     _check(fabric, ask)
-    ground = _ground(fabric, ask)
-    room = _room(fabric, ask, ground.caps)
+    ground = ground_of(fabric, ask)
+    room = room_in(fabric, ask, ground.caps)
     if room.fits_in_best < ask.count:
         return room
     chosen, counts = _solve(ask, ground)
@@ -110,7 +112,8 @@ def _check(fabric: Fabric, ask: Ask) -> None:
             raise ValueError(f"{name} is level {level} of a fabric with {fabric.levels}")
 
 
-def _ground(fabric: Fabric, ask: Ask) -> Ground:
+def ground_of(fabric: Fabric, ask: Ask) -> Ground:
+    """What the nodes hold for an ask, in topology order."""
     allowed = ask.fits > 0
     if ask.within is not None:
         allowed = allowed & ask.within
@@ -122,7 +125,7 @@ def _ground(fabric: Fabric, ask: Ask) -> Ground:
     return Ground(fabric, caps, ask.free[order], near[order], ask.per_member)
 
 
-def _room(fabric: Fabric, ask: Ask, caps: IntArray) -> NoRoom:
+def room_in(fabric: Fabric, ask: Ask, caps: IntArray) -> NoRoom:
     """How many members the best place holds."""
     if ask.required is None or not fabric.nodes:
         return NoRoom(int(caps.sum()), None)
@@ -144,7 +147,7 @@ def _solve(ask: Ask, ground: Ground) -> tuple[IntArray, IntArray]:
         fills = [_fill(ground, np.where(group == g, tier, -1), ask.count) for g in _numbers(group)]
         return min(fills, key=lambda fill: (ground.key(fill[0]), fill[0].tolist()))
     chosen = closest(ground, np.where(tier == 0, group, -1), ask.count, above)
-    return chosen, _spread(ground, chosen, ask.count)
+    return chosen, spread(ground, chosen, ask.count)
 
 
 def _alternatives(ask: Ask, ground: Ground) -> tuple[IntArray, int]:
@@ -205,12 +208,12 @@ def _fill(ground: Ground, tier: IntArray, count: int) -> tuple[IntArray, IntArra
     beside = replace(ground, near=ground.near | full)
     chosen = closest(beside, np.where(tier == last, 0, -1), rest)
     positions = np.concatenate([np.flatnonzero(full), chosen])
-    counts = np.concatenate([ground.caps[full], _spread(ground, chosen, rest)])
+    counts = np.concatenate([ground.caps[full], spread(ground, chosen, rest)])
     order = positions.argsort()
     return positions[order], counts[order]
 
 
-def _spread(ground: Ground, chosen: IntArray, count: int) -> IntArray:
+def spread(ground: Ground, chosen: IntArray, count: int) -> IntArray:
     """Members on each chosen node: full, but for one node that keeps all the room to spare."""
     counts = ground.caps[chosen].copy()
     slack = int(counts.sum()) - count

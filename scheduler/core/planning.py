@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
-from scheduler.core import bottleneck, ranking
+from scheduler.core import bottleneck, cliques, ranking
+from scheduler.core.effort import wants_cliques
 from scheduler.core.gang import HELD, Gang, Reason, Refusal, Status
 from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.rooming import in_the_way, is_behind, room_of, takeable
 from scheduler.core.seating import Effort, Plan, gang_size, seat
-from scheduler.core.shortfall import Shortage, explain, unknown_level
+from scheduler.core.shortfall import Shortage, explain, no_cliques, unknown_level
 from scheduler.core.state import State
 from scheduler.model import Pod
 
@@ -132,8 +133,17 @@ def _shape(gang: Gang) -> Hashable:
         return None
     stated = gang.life.options
     segments = stated.segment_size, stated.segment_level
+    wishes = stated.communication, stated.nvlink, stated.gpu_required, stated.gpu_preferred
     level = stated.required, gang.memory.relaxed, stated.preferred, stated.relax_after is None
-    return gang.life.min, gang.life.least, stated.role_min, level, segments, stated.max_runtime
+    return (
+        gang.life.min,
+        gang.life.least,
+        stated.role_min,
+        level,
+        segments,
+        wishes,
+        stated.max_runtime,
+    )
 
 
 # ── one attempt ──
@@ -143,8 +153,10 @@ def _place(state: State, gang: Gang, pods: Sequence[Pod]) -> Plan | Shortage:
     state.plans += 1
     options = gang.life.options if gang.life else None
     for named in (options.required, options.segment_level) if options else ():
-        if named and state.topology().resolve(named) is None:
+        if named and state.topology().resolve(named) is None and named not in cliques.NAMES:
             return unknown_level(state, named)
+    if options and wants_cliques(options) and state.cliques() is None:
+        return no_cliques()
     level = required_level(state, gang)
     everyone = [*pods, *_ghosts(gang, pods)]
     outcome = seat(Effort(state, gang, level, room_of(state, gang, ())), everyone)

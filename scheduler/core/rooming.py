@@ -10,10 +10,10 @@ import numpy as np
 from scheduler.core import feasibility
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.gang import Gang, Status
-from scheduler.core.kinds import Kind
+from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.queue import place_of
 from scheduler.core.state import State
-from scheduler.model import GangKey, Resources
+from scheduler.model import GangKey, Pod, Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,18 @@ def in_the_way(state: State, lower: Sequence[str], nodes: Sequence[str]) -> tupl
     return tuple(dict.fromkeys(item.gang for item in reservations if item.node in chosen))
 
 
+def kinds_of(state: State, gang: Gang, pods: Sequence[Pod]) -> dict[Kind, list[Pod]]:
+    """The pods by kind. GPU models that a group object names hold for its pods with accelerators
+    that name none themselves."""
+    named = [state.groups[key].options.gpu_required for key in gang.groups if key in state.groups]
+    models = next(filter(None, named), ())
+    kinds: dict[Kind, list[Pod]] = {}
+    for pod in pods:
+        kind = kind_of(pod, models if models and state.accelerators(pod) else ())
+        kinds.setdefault(kind, []).append(pod)
+    return kinds
+
+
 def fits_of(state: State, kind: Kind, room: Room) -> Ints:
     """Per row how many members of this kind have room."""
     at = room.frame.columns(kind.resources)
@@ -155,18 +167,16 @@ def living(state: State, gang: Gang, frame: Frame) -> Ints | None:
     return np.bincount(rows, minlength=len(frame.names)).astype(np.int64)
 
 
-def home(state: State, gang: Gang, frame: Frame, level: int | None) -> Bools | None:
-    """With a required level: the rows of the domains that bound members occupy.
+def home(state: State, gang: Gang, frame: Frame, domains: Ints) -> Bools | None:
+    """The rows of the domains that bound members occupy, of those of which one must hold all.
 
-    Members whose seats are only reserved count where nobody is bound yet.
+    ``domains``: int [n], each row's domain or -1. Members whose seats are only reserved count where
+    nobody is bound in a domain yet. None if neither are.
     """
-    if level is None:
-        return None
-    nodes = [state.pods[uid].node for uid in gang.by_status[Status.SEATED]]
-    nodes = nodes or [state.reservations[uid].node for uid in gang.reserved]
-    rows = [frame.row[node] for node in nodes if node in frame.row]
-    if not rows:
-        return None
-    domains = state.topology().fabric.domains[level]
-    homes = np.unique(domains[rows])
-    return np.asarray(np.isin(domains, homes[homes >= 0]), dtype=np.bool_)
+    seated = [state.pods[uid].node for uid in gang.by_status[Status.SEATED]]
+    reserved = [state.reservations[uid].node for uid in gang.reserved]
+    for nodes in (seated, reserved):
+        homes = np.unique(domains[[frame.row[node] for node in nodes if node in frame.row]])
+        if (homes >= 0).any():
+            return np.asarray(np.isin(domains, homes[homes >= 0]), dtype=np.bool_)
+    return None

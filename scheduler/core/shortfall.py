@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core import feasibility, quantity
+from scheduler.core import cliques, feasibility, quantity
 from scheduler.core.capacity import REQUEST_LIMIT, Bools, Frame, Ints
+from scheduler.core.effort import shared_domains, wish_for_nvlink
 from scheduler.core.gang import Gang
-from scheduler.core.kinds import Kind, kind_of
+from scheduler.core.kinds import Kind
 from scheduler.core.placement import NoRoom
-from scheduler.core.rooming import home
+from scheduler.core.rooming import home, kinds_of
 from scheduler.core.state import State
-from scheduler.model import Pod
+from scheduler.model import Pod, Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,56 +40,100 @@ def unknown_level(state: State, named: str) -> Shortage:
     return Shortage(True, text, level=named)
 
 
+def no_cliques() -> Shortage:
+    """The gang wants to share an NVLink domain, and no node is in one."""
+    text = f"never fits: no node is in an NVLink domain (label {cliques.KEY})"
+    return Shortage(True, text, level=cliques.KEY)
+
+
 def explain(
     state: State, gang: Gang, pods: tuple[Pod, ...], level: int | None, no: NoRoom
 ) -> Shortage:
     """What is short for these pods; a requirement that relaxes with time is never the last word."""
-    topology = state.topology()
-    where = topology.levels[level] if level is not None else None
-    best = topology.domain_path(*no.best_domain) if no.best_domain else None
+    shared = _shared(state, gang, level)
     fits = min(no.fits_in_best, len(pods))
-    relaxes = gang.life is not None and gang.life.options.relax_after is not None
-    never = _never(state, pods, None if relaxes else level)
-    rows = _rows(state, gang, level, no)
-    homeless = _homeless(state, pods)
-    short = _short_by(state, homeless or pods, rows)
+    kinds = kinds_of(state, gang, pods)
+    never = _never(state, _counted(kinds), _lasting(state, gang, level))
+    rows = _rows(state, gang, shared, no)
+    homeless = _homeless(state, kinds)
+    short = _short_by(state, _counted(homeless or kinds), rows)
     text = f"{fits} of {len(pods)} placeable"
-    if where is not None:
-        text += f" in one {where.rpartition('/')[2]}"
-    reasons = [*_obstacles(state, pods, level, rows), *_unhoused(homeless)]
+    if shared is not None:
+        text += f" in one {shared.name}"
+    reasons = [*_obstacles(state, pods, shared, rows), *_no_model(state, kinds)]
+    reasons += _unhoused([pod for members in homeless.values() for pod in members])
     if short:
         amounts = (f"{_written(state, name, amount)} {name}" for name, amount in short)
         reasons.append("short by " + " and ".join(amounts))
     elif not reasons:
         reasons.append("what is free does not lie together on the nodes that may take them")
     text = f"{'never fits' if never else 'no room'}: {text}, {', '.join(reasons)}"
-    return Shortage(never, text, pods, where, best, no.fits_in_best, short)
+    where = shared.keys[-1] if shared else None
+    return Shortage(never, text, pods, where, _best(state, no), no.fits_in_best, short)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shared:
+    """The domains of which one must hold all members."""
+
+    name: str
+    """What people call such a domain."""
+    keys: tuple[str, ...]
+    """The labels that a node must have to be in one."""
+    ids: Ints
+    """int [n]: each row's domain, -1 for none."""
+
+
+def _shared(state: State, gang: Gang, level: int | None) -> _Shared | None:
+    """An NVLink domain, where that is required, or a domain of the level."""
+    domains = shared_domains(state, gang, level)
+    if not domains:
+        return None
+    ids = domains[-1]
+    if gang.life is not None and wish_for_nvlink(gang.life.options) is Wish.REQUIRED:
+        return _Shared("NVLink domain", (cliques.KEY,), ids)
+    assert level is not None
+    keys = state.topology().levels[: level + 1]
+    return _Shared(keys[-1].rpartition("/")[2], keys, ids)
+
+
+def _lasting(state: State, gang: Gang, level: int | None) -> Ints | None:
+    """The domains that must be shared for good, each row's or -1; None: there are none."""
+    relaxes = gang.life is not None and gang.life.options.relax_after is not None
+    domains = shared_domains(state, gang, None if relaxes else level)
+    return domains[-1] if domains else None
+
+
+def _best(state: State, no: NoRoom) -> tuple[str | None, ...] | None:
+    """The values that name the best place."""
+    known = state.cliques()
+    if no.clique is not None and known is not None:
+        return (known.names[no.clique],)
+    return state.topology().domain_path(*no.best_domain) if no.best_domain else None
 
 
 def _written(state: State, name: str, amount: int) -> str:
     return str(amount) if state.is_accelerator(name) else quantity.format(name, amount)
 
 
-def _rows(state: State, gang: Gang, level: int | None, no: NoRoom) -> Bools:
+def _rows(state: State, gang: Gang, shared: _Shared | None, no: NoRoom) -> Bools:
     """The rows that count: where one domain is required, that of living members or the best."""
-    domains = state.topology().fabric.domains
-    at_home = home(state, gang, state.ledger.frame(), level)
+    if shared is None:
+        return np.ones(state.topology().fabric.nodes, dtype=np.bool_)
+    at_home = home(state, gang, state.ledger.frame(), shared.ids)
     if at_home is not None:
         return at_home
-    if level is None:
-        return np.ones(domains.shape[1], dtype=np.bool_)
-    if no.best_domain is None:
-        return np.asarray(domains[level] >= 0, dtype=np.bool_)
-    at, number = no.best_domain
-    return np.asarray(domains[at] == number, dtype=np.bool_)
+    best = no.clique if no.clique is not None else no.best_domain and no.best_domain[1]
+    if best is None:
+        return np.asarray(shared.ids >= 0, dtype=np.bool_)
+    return np.asarray(shared.ids == best, dtype=np.bool_)
 
 
-def _obstacles(state: State, pods: Sequence[Pod], level: int | None, rows: Bools) -> list[str]:
+def _obstacles(state: State, pods: Sequence[Pod], shared: _Shared | None, rows: Bools) -> list[str]:
     """What stands in the way besides amounts: missing labels, host ports."""
     found = []
-    if level is not None and not rows.any():
-        keys = " and ".join(state.topology().levels[: level + 1])
-        found.append(f"no node has the labels {keys}")
+    if shared is not None and not rows.any():
+        found.append(f"no node has the labels {' and '.join(shared.keys)}")
     ports = sorted({port for pod in pods for port in pod.constraints.ports})
     if ports and not (rows & state.ledger.without_ports(tuple(ports))).all():
         found.append("host port " + " or ".join(str(port.port) for port in ports[:3]) + " is taken")
@@ -102,17 +147,31 @@ def _unhoused(homeless: Sequence[Pod]) -> list[str]:
     return [f"no usable node for {homeless[0].key}{more}"]
 
 
-def _homeless(state: State, pods: Sequence[Pod]) -> list[Pod]:
+def _counted(kinds: dict[Kind, list[Pod]]) -> dict[Kind, int]:
+    return {kind: len(pods) for kind, pods in kinds.items()}
+
+
+def _no_model(state: State, kinds: dict[Kind, list[Pod]]) -> list[str]:
+    """GPU models that are asked for and that no usable node has."""
+    return [
+        f"no usable node has GPU model {' or '.join(kind.constraints.models)}"
+        for kind in kinds
+        if kind.constraints.models and not state.ledger.mask(kind.constraints).any()
+    ]
+
+
+def _homeless(state: State, kinds: dict[Kind, list[Pod]]) -> dict[Kind, list[Pod]]:
     """Members of kinds that no node may take at all, however much is free.
 
     Only where other kinds have nodes: if no member has any, counting says it as well.
     """
-    kinds = {kind_of(pod) for pod in pods}
-    closed = {kind for kind in kinds if not state.ledger.mask(kind.constraints).any()}
-    return [pod for pod in pods if kind_of(pod) in closed] if closed != kinds else []
+    closed = {
+        kind: pods for kind, pods in kinds.items() if not state.ledger.mask(kind.constraints).any()
+    }
+    return closed if len(closed) < len(kinds) else {}
 
 
-def _short_by(state: State, pods: Sequence[Pod], rows: Bools) -> tuple[tuple[str, int], ...]:
+def _short_by(state: State, kinds: dict[Kind, int], rows: Bools) -> tuple[tuple[str, int], ...]:
     """What is really short, resource by resource: the rest of what is free would do.
 
     Kind by kind, how many members have room as far as one resource goes; then what all kinds
@@ -120,15 +179,15 @@ def _short_by(state: State, pods: Sequence[Pod], rows: Bools) -> tuple[tuple[str
     """
     frame = state.ledger.frame()
     totals: dict[str, int] = {}
-    for kind, count in Counter(kind_of(pod) for pod in pods).items():
+    for kind, count in kinds.items():
         usable = rows & state.ledger.mask(kind.constraints)
         for name, amount in kind.requests:
             lacking = count - _capacity(frame, usable, name, amount, count)
             if lacking > 0:
                 totals[name] = totals.get(name, 0) + lacking * amount
     wanted = Counter[str]()
-    for pod in pods:
-        wanted.update({n: m for n, m in pod.requests.items() if state.is_accelerator(n)})
+    for kind, count in kinds.items():
+        wanted.update({n: m * count for n, m in kind.requests if state.is_accelerator(n)})
     for name, amount in wanted.items():
         column = frame.column.get(name)
         free = int(frame.free[rows, column].sum()) if column is not None else 0
@@ -146,43 +205,41 @@ def _capacity(frame: Frame, usable: Bools, name: str, amount: int, most: int) ->
     return min(most, int(np.minimum(fits, most).sum()))
 
 
-def _never(state: State, pods: Sequence[Pod], level: int | None) -> bool:
+def _never(state: State, kinds: dict[Kind, int], domains: Ints | None) -> bool:
     """Whether not even an empty cluster of these nodes would hold the pods.
 
     Readiness, cordons and the taints that go with them pass; labels and other taints stay. Unlike
     kinds are judged one by one, so that a False may be too hopeful but a True never is.
     """
     frame = state.ledger.frame()
-    kinds: dict[Kind, int] = {}
-    for pod in pods:
-        kinds[kind_of(pod)] = kinds.get(kind_of(pod), 0) + 1
-    if any(_too_much(state, frame, kind, count, level) for kind, count in kinds.items()):
+    if any(_too_much(state, frame, kind, count, domains) for kind, count in kinds.items()):
         return True
-    return len(kinds) > 1 and _more_than_all(state, frame, kinds, level)
+    return len(kinds) > 1 and _more_than_all(state, frame, kinds, domains)
 
 
-def _more_than_all(state: State, frame: Frame, kinds: dict[Kind, int], level: int | None) -> bool:
+def _more_than_all(
+    state: State, frame: Frame, kinds: dict[Kind, int], domains: Ints | None
+) -> bool:
     """Whether all kinds together ask for more of a resource than all nodes, or a domain, have."""
     wanted = Counter[str]()
     for kind, count in kinds.items():
         wanted.update({name: amount * count for name, amount in kind.requests})
     usable = np.logical_or.reduce([state.ledger.pristine_mask(kind.constraints) for kind in kinds])
     return any(
-        amount > _most(state, np.where(usable, frame.allocatable[:, frame.column[name]], 0), level)
+        amount > _most(np.where(usable, frame.allocatable[:, frame.column[name]], 0), domains)
         for name, amount in wanted.items()
     )
 
 
-def _most(state: State, amounts: Ints, level: int | None) -> int:
-    """The sum over all rows, or over the domain of a level that has most."""
-    if level is None:
+def _most(amounts: Ints, domains: Ints | None) -> int:
+    """The sum over all rows, or over the domain that has most."""
+    if domains is None:
         return int(amounts.sum(dtype=object)) if len(amounts) else 0
-    domains = state.topology().fabric.domains[level]
-    sums = [int(amounts[domains == at].sum(dtype=object)) for at in range(domains.max() + 1)]
+    sums = [int(amounts[domains == at].sum(dtype=object)) for at in range(int(domains.max()) + 1)]
     return max(sums, default=0)
 
 
-def _too_much(state: State, frame: Frame, kind: Kind, count: int, level: int | None) -> bool:
+def _too_much(state: State, frame: Frame, kind: Kind, count: int, domains: Ints | None) -> bool:
     at = frame.columns(kind.resources)
     if at is None or not frame.names:
         return True
@@ -191,8 +248,7 @@ def _too_much(state: State, frame: Frame, kind: Kind, count: int, level: int | N
     if feasibility.ports_clash(kind.constraints.ports, kind.constraints.ports):
         fits = np.minimum(fits, 1)
     fits = np.where(state.ledger.pristine_mask(kind.constraints), fits, 0)
-    if level is None:
+    if domains is None:
         return int(fits.sum()) < count
-    domains = state.topology().fabric.domains[level]
     sums = np.bincount(domains[domains >= 0], weights=fits[domains >= 0])
     return bool(max(sums, default=0) < count)

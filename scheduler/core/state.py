@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler.core.capacity import Ledger
+from scheduler.core.cliques import Cliques
 from scheduler.core.gang import Gang, Refusal
 from scheduler.core.messages import Effect, Reply
 from scheduler.core.topology import Topology
@@ -139,6 +140,7 @@ class State:
     topology_kept: Topology | None = None
     is_accelerator: Callable[[str], bool] = field(default=lambda _: False)
 
+    cliques_kept: tuple[Topology, Cliques | None] | None = None
     def __post_init__(self) -> None:
         self.is_accelerator = matcher(self.settings.accelerators)
 
@@ -193,6 +195,13 @@ class State:
 
     def schedule(self, key: GangKey, due: float | None) -> None:
         """Want a Tick for a gang at ``due`` (None: none)."""
+    def cliques(self) -> Cliques | None:
+        """The NVLink domains of the nodes; None if there are none."""
+        topology = self.topology()
+        if self.cliques_kept is None or self.cliques_kept[0] is not topology:
+            self.cliques_kept = topology, Cliques.of(topology.fabric, self.ledger.nodes())
+        return self.cliques_kept[1]
+
         if due is None:
             self.due.pop(key, None)
         elif self.due.get(key) != due:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
@@ -11,7 +12,7 @@ from scheduler.core.quoting import quoted
 from scheduler.dialects import values
 from scheduler.dialects.fields import Fault, Json
 from scheduler.dialects.source import Found, PodSource
-from scheduler.model import NO_OPTIONS, Declaration, Options
+from scheduler.model import NO_OPTIONS, Declaration, Options, Wish
 
 __all__ = ["NAME", "PREFIX", "read_index", "read_options", "read_pod"]
 
@@ -22,6 +23,25 @@ _PREFIX_LENGTH = len(PREFIX)
 
 _GANG = PREFIX + "gang"
 _INDEX = PREFIX + "index"
+
+_MODEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_. -]{0,61}[A-Za-z0-9])?")
+_MOST_MODELS = 16
+
+
+def _wish(value: object) -> Wish | Fault:
+    """Whether something is required or preferred."""
+    known = {item.value: item for item in Wish}
+    found = known.get(value) if isinstance(value, str) else None
+    return found or Fault(f"{quoted(value)} is not one of {', '.join(Wish)}")
+
+
+def _models(value: object) -> tuple[str, ...] | Fault:
+    """GPU models, the best first: ``H200, H100``."""
+    models = [part.strip() for part in value.split(",")] if isinstance(value, str) else []
+    if not 1 <= len(models) <= _MOST_MODELS or not all(map(_MODEL.fullmatch, models)):
+        return Fault(f"{quoted(value)} is not a list of GPU models such as H200,H100")
+    return tuple(dict.fromkeys(models))
+
 
 _OPTIONS: dict[str, tuple[str, Callable[[object], Any]]] = {
     "min-available": ("min_available", values.count),
@@ -34,6 +54,9 @@ _OPTIONS: dict[str, tuple[str, Callable[[object], Any]]] = {
     "segment-size": ("segment_size", values.count),
     "segment-topology": ("segment_level", values.level),
     "communication": ("communication", values.communication),
+    "nvlink-domain": ("nvlink", _wish),
+    "gpu-model-required": ("gpu_required", _models),
+    "gpu-model-preferred": ("gpu_preferred", _models),
     "timeout": ("timeout", values.duration),
     "max-runtime": ("max_runtime", values.duration),
     "start": ("start", values.start),

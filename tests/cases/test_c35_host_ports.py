@@ -95,3 +95,11 @@ def test_priorities_256_apart_are_not_the_same() -> None:
     story.node("n1", gpu=8)
 
     assert story.placed == {"t/B-0": "n1"}
+
+
+def test_unlike_members_with_one_port_are_kept_apart_where_there_is_room() -> None:
+    story = two_nodes()
+    story.pod("t/A-0", gang="A", min=2, spec=listening(23456, gpu=2))
+    story.pod("t/A-1", gang="A", min=2, spec=listening(23456, gpu=4))
+
+    assert sorted(story.bound.values()) == ["n1", "n2"]

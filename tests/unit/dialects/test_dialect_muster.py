@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler import decode
-from scheduler.model import Communication, GroupKey, Options, Pod, Start
+from scheduler.model import Communication, GroupKey, Options, Pod, Start, Wish
 from tests.builders import OURS, in_group, pod, pod_group
 from tests.unit.dialects.reading import stated_gang
 
@@ -70,6 +70,18 @@ def test_every_key_is_read() -> None:
         max_runtime=7200.0,
         start=Start.NOMINATE,
     )
+
+
+def test_an_nvlink_domain_is_required_or_preferred() -> None:
+    assert options(**{"nvlink-domain": "required"}).nvlink is Wish.REQUIRED
+    assert "is not one of required, preferred" in fault("nvlink-domain", "yes")
+
+
+def test_gpu_models_are_a_list_the_best_first() -> None:
+    asked = options(**{"gpu-model-required": "H200, H100 ,H200", "gpu-model-preferred": "Tesla T4"})
+    assert (asked.gpu_required, asked.gpu_preferred) == (("H200", "H100"), ("Tesla T4",))
+    for text in ("", ",", "H100,", "H100;A100", "x" * 64, ",".join(["H100"] * 17)):
+        assert "is not a list of GPU models such as H200,H100" in fault("gpu-model-required", text)
 
 
 def test_labels_say_the_same_as_annotations_and_annotations_win() -> None:

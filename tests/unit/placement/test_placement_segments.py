@@ -1,0 +1,107 @@
+"""Segments: so many consecutive members share one domain of a level, or one NVLink domain."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+from gang_oracle import Box, random_boxes, seated, state_of
+
+
+def _place_of(boxes: list[Box], axis: str, node: int) -> str | None:
+    return boxes[node].clique if axis == "clique" else boxes[node].domain(1)
+
+
+def test_each_tray_of_four_ranks_shares_an_nvlink_domain() -> None:
+    boxes = [Box("b", "r1", name, 4) for name in "xxyyz"]
+    nodes = seated(boxes, 4, 4, segment_size=2, segment_level="nvidia.com/gpu.clique")
+    assert nodes == [0, 1, 2, 3]
+    nodes = seated(boxes, 5, 4, segment_size=2, segment_level="clique")
+    assert nodes == [0, 1, 2, 3, 4], "what is left over needs no whole segment"
+    assert seated(boxes, 6, 4, segment_size=3, segment_level="clique") is None
+
+
+def test_what_is_left_of_a_gang_shares_a_domain_with_a_whole_segment_if_that_has_room() -> None:
+    boxes = [Box("b", "r1", "x", 4), Box("b", "r2", "y", 5), Box("b", "r3", "z", 1)]
+    nodes = seated(boxes, 5, 1, segment_size=4, segment_level="rack")
+    assert nodes == [1, 1, 1, 1, 1]
+
+
+def test_segments_without_a_level_share_the_finest_and_those_of_a_shared_rack_are_no_question() -> (
+    None
+):
+    boxes = [Box("b", "r1", free=3), Box("b", "r2", free=4)]
+    assert seated(boxes, 6, 1, segment_size=2) == [0, 0, 1, 1, 1, 1]
+    assert seated(boxes, 4, 1, segment_size=2, required="rack") == [1, 1, 1, 1]
+
+
+def test_a_required_block_holds_the_segments_too() -> None:
+    boxes = [Box("b1", "r1", free=2), Box("b1", "r2", free=2), Box("b2", "r1", free=3)]
+    boxes += [Box("b2", "r2", free=1)]
+    assert seated(boxes, 4, 1, segment_size=2, segment_level="rack", required="block") == [
+        0,
+        0,
+        1,
+        1,
+    ]
+
+
+def test_domains_that_cross_the_levels_are_searched_block_by_block() -> None:
+    boxes = [Box("b1", "r1", "x", 1), Box("b2", "r1", "x", 1), Box("b2", "r2", "x", 1)]
+    boxes += [Box("b1", "r2", "y", 1), Box("b2", "r2", "y", 2)]
+    assert state_of(boxes).cliques().nested is None
+    nodes = seated(boxes, 4, 1, segment_size=2, segment_level="clique", required="block")
+    assert sorted(nodes) == [1, 2, 4, 4]
+
+
+# ── Against all ways there are ────────────────────────────────────────────────────────────────────
+
+
+def least(boxes: list[Box], axis: str, members: int, size: int) -> tuple[int, ...] | None:
+    """Fewest blocks (for racks), then fewest domains, over all ways to give segments domains."""
+    room = Counter[str]()
+    for node, box in enumerate(boxes):
+        if (name := _place_of(boxes, axis, node)) is not None:
+            room[name] += box.free
+    whole, rest = divmod(members, size)
+    sizes = [size] * whole + [rest] * bool(rest)
+    keys = []
+    for names in product(sorted(room), repeat=len(sizes)):
+        asked = Counter[str]()
+        for name, count in zip(names, sizes, strict=True):
+            asked[name] += count
+        if all(asked[name] <= room[name] for name in asked):
+            keys.append(_key(axis, set(names)))
+    return min(keys, default=None)
+
+
+def _key(axis: str, names: set[str]) -> tuple[int, ...]:
+    blocks = len({name.partition("/")[0] for name in names}) if axis == "rack" else 0
+    return blocks, len(names)
+
+
+@pytest.mark.parametrize("axis", ["rack", "clique"])
+def test_segments_are_placed_in_the_closest_way_or_not_at_all(axis: str) -> None:
+    rng = np.random.default_rng(41)
+    outcomes = Counter[bool]()
+    for number in range(300):
+        boxes = random_boxes(rng, nested=False)
+        crossing = state_of(boxes).cliques()
+        if axis == "clique" and (crossing is None or crossing.nested is not None):
+            continue
+        members, size = int(rng.integers(2, 8)), int(rng.integers(2, 4))
+        best = least(boxes, axis, members, size)
+        nodes = seated(boxes, members, segment_size=size, segment_level=axis)
+        outcomes[nodes is not None] += 1
+        if nodes is None:
+            assert best is None, number
+            continue
+        segments = [nodes[at : at + size] for at in range(0, members, size)]
+        used = [{_place_of(boxes, axis, node) for node in segment} for segment in segments]
+        assert all(len(names) == 1 and None not in names for names in used), number
+        assert _key(axis, set.union(*used)) == best, number
+        held = Counter(nodes)
+        assert all(count <= boxes[node].free for node, count in held.items()), number
+    assert min(outcomes[True], outcomes[False]) > 30
