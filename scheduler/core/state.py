@@ -138,9 +138,9 @@ class State:
     timer_id: int = 0
     topology_at: int = -1
     topology_kept: Topology | None = None
+    cliques_kept: tuple[Topology, Cliques | None] | None = None
     is_accelerator: Callable[[str], bool] = field(default=lambda _: False)
 
-    cliques_kept: tuple[Topology, Cliques | None] | None = None
     def __post_init__(self) -> None:
         self.is_accelerator = matcher(self.settings.accelerators)
 
@@ -193,8 +193,6 @@ class State:
             self.topology_at = self.ledger.shape_version
         return self.topology_kept
 
-    def schedule(self, key: GangKey, due: float | None) -> None:
-        """Want a Tick for a gang at ``due`` (None: none)."""
     def cliques(self) -> Cliques | None:
         """The NVLink domains of the nodes; None if there are none."""
         topology = self.topology()
@@ -202,6 +200,8 @@ class State:
             self.cliques_kept = topology, Cliques.of(topology.fabric, self.ledger.nodes())
         return self.cliques_kept[1]
 
+    def schedule(self, key: GangKey, due: float | None) -> None:
+        """Want a Tick for a gang at ``due`` (None: none)."""
         if due is None:
             self.due.pop(key, None)
         elif self.due.get(key) != due:
