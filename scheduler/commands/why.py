@@ -65,6 +65,7 @@ def _facts(why: Why) -> list[tuple[str, Text | str]]:
         ("missing", _count(why.get("missing_pods"), "pod")),
         *((word, printing.named(why.get(word, ()))) for word in ("gated", "leaving", "failed")),
         *((f"fault in {pod}", text) for pod, text in sorted(why.get("faults", {}).items())),
+        *(("warning", text) for text in why.get("warnings", ())),
         ("short by", _short(why)),
         ("best place now", _best(why)),
         ("held there by", _held(why)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from scheduler.core import planning, quantity
+from scheduler.core import headroom, planning, quantity
 from scheduler.core.gang import HELD, Gang, Reason, Stage, Status
 from scheduler.core.naming import find as find
 from scheduler.core.naming import title, titles
@@ -204,12 +204,20 @@ def why_of(state: State, gang: Gang) -> dict[str, Any] | None:
         "state": gang.stage.value,
         "never": gang.life.reason in (Reason.NEVER, Reason.FAULT),
         "reason": reason(gang),
+        **_meagre(state, gang),
     }
     if gang.stage in (Stage.FORMING, Stage.INVALID):
         return found | _who_is_missing(state, gang)
     if gang.stage in (Stage.QUEUED, Stage.BROKEN):
         return found | _what_is_short(state, gang)
     return found
+
+
+def _meagre(state: State, gang: Gang) -> dict[str, Any]:
+    """Members that ask for too little beside their accelerators, if any."""
+    pods = [state.pods[uid] for uid in gang.members if uid in state.pods]
+    found = headroom.warnings(pods, state.is_accelerator)
+    return {"warnings": found} if found else {}
 
 
 def _who_is_missing(state: State, gang: Gang) -> dict[str, Any]:

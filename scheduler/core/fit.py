@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from scheduler.core import explain, planning, roster
+from scheduler.core import explain, headroom, planning, roster
 from scheduler.core.admission import plan_in_turn
 from scheduler.core.gang import Gang, Refusal
 from scheduler.core.judging import can_complete, judge_again
@@ -25,9 +25,15 @@ def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
 
     The pods are looked at beside all that runs; those of a gang that exists already are judged as a
     gang of their own. Pods without a gang and without accelerators always fit: the scheduler places
-    them. The keys of the answer are ``fits``, ``never``, ``reason``, ``nodes``, ``domains`` and
-    ``short_by``; ``nodes`` and ``domains`` only where it fits.
+    them. The keys of the answer are ``fits``, ``never``, ``reason``, ``nodes``, ``domains``,
+    ``short_by`` and ``warnings``; ``nodes`` and ``domains`` only where it fits, ``warnings`` only
+    where there are any.
     """
+    meagre = headroom.warnings(pods, state.is_accelerator)
+    return _judged(state, pods) | ({"warnings": meagre} if meagre else {})
+
+
+def _judged(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
     faulty = next((pod for pod in pods if pod.fault), None)
     if faulty is not None:
         return _no(f"pod {faulty.key} cannot be used: {faulty.fault}"[:1000], never=True)

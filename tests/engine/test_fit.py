@@ -19,9 +19,13 @@ def cluster(*names: str) -> engine.State:
     return state
 
 
+AMPLE = {"cpu": "32", "memory": "64Gi"}
+"""Beside 8 GPUs."""
+
+
 def gang(name: str, members: int, gpu: int) -> list[decode.Pod]:
     return [
-        decode.pod(pod(f"t/{name}-{index}", gpu=gpu, gang=name, min=members))
+        decode.pod(pod(f"t/{name}-{index}", gpu=gpu, gang=name, min=members, **AMPLE))
         for index in range(members)
     ]
 
@@ -63,6 +67,23 @@ def test_two_gangs_are_judged_together_and_nothing_is_changed() -> None:
 def test_an_incomplete_gang_is_told_how_many_pods_are_missing() -> None:
     answer = fit.would_fit(cluster("n1"), gang("a", 4, 1)[:3])
     assert answer == {"fits": False, "never": False, "reason": "3 of 4 pods exist"}
+
+
+def test_members_with_little_beside_their_gpus_are_warned_of_and_fit_all_the_same() -> None:
+    meagre = [decode.pod(pod(f"t/a-{at}", gpu=8, cpu="4", gang="a", min=2)) for at in range(2)]
+    answer = fit.would_fit(cluster("n1", "n2"), meagre)
+    assert answer["fits"] is True
+    assert answer["warnings"] == [
+        "t/a-0 and 1 more: asks for cpu 4 and memory 1Gi beside 8 accelerators; "
+        "with less than cpu 4 and memory 8Gi for each they may wait for data"
+    ]
+    slim = [decode.pod(pod("t/b", gpu=1, cpu="3900m", memory="8Gi"))]
+    assert fit.would_fit(cluster("n1"), slim)["warnings"] == [
+        "t/b: asks for cpu 3900m beside one accelerator; "
+        "with less than cpu 4 for each they may wait for data"
+    ]
+    slices = {"nvidia.com/mig-1g.5gb": "4"}
+    assert "warnings" not in fit.would_fit(cluster("n1"), [decode.pod(pod("t/c", requests=slices))])
 
 
 def test_plain_pods_always_fit() -> None:

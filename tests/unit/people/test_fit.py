@@ -221,7 +221,10 @@ def ask(here: Site, body: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_plain_list_of_pods_is_a_request_too(idle: Site) -> None:
-    pods = [builders.pod(f"t/a-{at}", gpu=8, gang="a", min=2) for at in range(2)]
+    pods = [
+        builders.pod(f"t/a-{at}", gpu=8, cpu="32", memory="64Gi", gang="a", min=2)
+        for at in range(2)
+    ]
     status, found = ask(idle, json.dumps(pods).encode())
     assert (status, found["fits"], found["pods"], found["warnings"]) == (200, True, 2, [])
 

@@ -31,7 +31,8 @@ def test_every_option_of_the_commands_is_described_and_no_other() -> None:
 
 def test_the_example_is_what_the_command_prints(here: Site) -> None:
     here.gang("other", 7, 8)
-    here.gang("train", 2, 8, options={"topology-required": "rack"})
+    ample = {"cpu": "32", "memory": "64Gi"}
+    here.gang("train", 2, 8, options={"topology-required": "rack"}, **ample)
     (shown,) = re.findall(r"^```text\n(.*?)^```$", CLI, re.MULTILINE | re.DOTALL)
     assert muster("why", "t/train", "--server", here.url).out == shown
 
