@@ -34,6 +34,12 @@ AVOID_CONDITIONS: tuple[str, ...] = (
 )
 """Set by GPU health tools of clouds, NVSentinel and node-problem-detector."""
 
+BIND_ANNOTATIONS: tuple[str, ...] = (
+    "cluster-autoscaler.kubernetes.io/safe-to-evict=false",
+    "karpenter.sh/do-not-disrupt=true",
+)
+"""What cluster-autoscaler and Karpenter read before they empty a node."""
+
 ENVIRONMENT_PREFIX = "MUSTER_SET_"
 
 
@@ -75,6 +81,9 @@ class Settings:
     """Seconds for which a node that keeps rejecting pods is avoided, and remembered for."""
     accelerators: tuple[str, ...] = ACCELERATORS
     """Resource names that count as accelerators; one trailing ``*`` allowed."""
+    bind_annotations: tuple[str, ...] = BIND_ANNOTATIONS
+    """KEY=VALUE, put on a gang's member with its Binding unless the pod has that key: no autoscaler
+    shall take a node away under a gang."""
 
 
 def from_mapping(values: Mapping[str, Any], base: Settings | None = None) -> Settings:
@@ -135,6 +144,9 @@ def _checked(name: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts if name == "accelerators" else ():
         if text == "*" or "*" in text[:-1]:
             raise SettingsError(f"setting {name!r}: {text!r} may end in one *, after a name")
+    for text in texts if name == "bind_annotations" else ():
+        if not text.partition("=")[0] or "=" not in text:
+            raise SettingsError(f"setting {name!r}: {text!r} is not KEY=VALUE")
     return texts
 
 

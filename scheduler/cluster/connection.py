@@ -8,6 +8,7 @@ from types import TracebackType
 from scheduler.cluster import mirror, snapshot
 from scheduler.cluster.actuator import ClusterActuator
 from scheduler.cluster.credentials import load
+from scheduler.cluster.keeping import Keeping, KeptActuator
 from scheduler.cluster.leadership import Leadership
 from scheduler.cluster.lease import lease_name
 from scheduler.cluster.pace import Pace
@@ -53,10 +54,12 @@ class Connection:
         leads: Callable[[], bool] = self._leadership.holds if self._leadership else _always
         pods, metrics = mirror.pods(), Metrics()
         actuator = ClusterActuator(self._transport, pods, metrics, may_send=leads)
-        self._fence = Fence(actuator, leads)
+        keeping = Keeping(settings.bind_annotations)
+        kept = KeptActuator(actuator, keeping)
+        self._fence = Fence(kept, leads)
         self.service = Service(
             settings,
-            self._fence if name else actuator,
+            self._fence if name else kept,
             metrics=metrics,
             recorder=recorder,
             objects=lambda: snapshot.objects(self._transport),
@@ -70,6 +73,7 @@ class Connection:
             schedulers=settings.scheduler_names,
             recorder=recorder,
             pace=Pace(discover_s=settings.discover_s),
+            keeping=keeping,
         )
 
     @property

@@ -13,6 +13,7 @@ import msgspec
 from scheduler import decode
 from scheduler.cluster import mirror
 from scheduler.cluster.discovery import served_kinds
+from scheduler.cluster.keeping import Keeping
 from scheduler.cluster.mirror import Mirror
 from scheduler.cluster.owners import Owners
 from scheduler.cluster.pace import Backoff, Pace
@@ -62,8 +63,10 @@ class View:
         pace: Pace | None = None,
         schedulers: Collection[str] = (),
         recorder: Recorder | None = None,
+        keeping: Keeping | None = None,
     ) -> None:
         self._transport = transport
+        self._keeping = keeping
         self._world = world
         self._recorder = recorder
         self._owners = Owners(transport, world.post, schedulers)
@@ -83,8 +86,9 @@ class View:
         self._sync.expect(NODES.name)
         self._sync.expect(PODS.name)
         self._sync.expect("discovery")
-        self._watch(NODES, decode.node_bytes, mirror.nodes())
-        self._watch(PODS, decode.pod_bytes, self._pods)
+        self._watch(NODES, lambda raw, _: decode.node_bytes(raw), mirror.nodes())
+        read = decode.pod_bytes if self._keeping is None else self._keeping.noting(decode.pod_bytes)
+        self._watch(PODS, read, self._pods)
         self._spawn("discovery", self._discover)
 
     def stop(self, deadline_s: float = 5.0) -> None:
