@@ -86,7 +86,7 @@ class View:
         self._sync.expect(NODES.name)
         self._sync.expect(PODS.name)
         self._sync.expect("discovery")
-        self._watch(NODES, lambda raw, _: decode.node_bytes(raw), mirror.nodes())
+        self._watch(NODES, decode.node_bytes, mirror.nodes())
         read = decode.pod_bytes if self._keeping is None else self._keeping.noting(decode.pod_bytes)
         self._watch(PODS, read, self._pods)
         self._spawn("discovery", self._discover)
