@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from scheduler.core import headroom, planning, quantity
+from scheduler.core import headroom, planning, quantity, remarks
 from scheduler.core.gang import HELD, Gang, Reason, Stage, Status
 from scheduler.core.naming import find as find
 from scheduler.core.naming import title, titles
@@ -56,7 +56,12 @@ def gang_view(state: State, gang: Gang) -> dict[str, Any]:
         "members": gang.count(*members),
         "reason": reason(gang),
         "domain": domain(state, places(state, gang)),
+        **_warnings(remarks.of(state, gang)),
     }
+
+
+def _warnings(found: list[str]) -> dict[str, Any]:
+    return {"warnings": found} if found else {}
 
 
 def gangs(state: State) -> list[dict[str, Any]]:
@@ -204,7 +209,7 @@ def why_of(state: State, gang: Gang) -> dict[str, Any] | None:
         "state": gang.stage.value,
         "never": gang.life.reason in (Reason.NEVER, Reason.FAULT),
         "reason": reason(gang),
-        **_meagre(state, gang),
+        **_warnings([*remarks.of(state, gang), *_meagre(state, gang)]),
     }
     if gang.stage in (Stage.FORMING, Stage.INVALID):
         return found | _who_is_missing(state, gang)
@@ -213,11 +218,10 @@ def why_of(state: State, gang: Gang) -> dict[str, Any] | None:
     return found
 
 
-def _meagre(state: State, gang: Gang) -> dict[str, Any]:
+def _meagre(state: State, gang: Gang) -> list[str]:
     """Members that ask for too little beside their accelerators, if any."""
     pods = [state.pods[uid] for uid in gang.members if uid in state.pods]
-    found = headroom.warnings(pods, state.is_accelerator)
-    return {"warnings": found} if found else {}
+    return headroom.warnings(pods, state.is_accelerator)
 
 
 def _who_is_missing(state: State, gang: Gang) -> dict[str, Any]:

@@ -129,6 +129,8 @@ class Memory:
     """The hold text that was given out last, and when: it may not change often."""
     recorded: str = ""
     """The last Event's text, so that each real change is told once."""
+    remarked: tuple[str, ...] = ()
+    """The remarks about what members say that were told last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +253,7 @@ def merged(gang: Gang, group: Group | None) -> Options:
     """What the members and the group say together.
 
     The pods' word wins over the group's; where members differ, the largest numbers win, and the
-    first in a fixed order for the rest.
+    first in a fixed order for the rest. A minimum that pods state replaces all of the group's.
     """
     if len(gang.declared) == 1 and group is None:
         return next(iter(gang.declared))
@@ -260,7 +262,8 @@ def merged(gang: Gang, group: Group | None) -> Options:
     return Options(
         min_available=_most(pods, group, "min_available"),
         size=_most(pods, group, "size"),
-        role_min=_first(stated, "role_min") or (),
+        role_min=_first(pods if any(item.min_available for item in pods) else stated, "role_min")
+        or (),
         required=_first(stated, "required") or "",
         preferred=_first(stated, "preferred") or "",
         relax_after=_first(stated, "relax_after"),
@@ -327,9 +330,20 @@ def lacking(
     total = least - gang.count(*wanted) - len(reserved)
     if not role_min:
         return max(0, total)
+    missing = by_role(gang, role_min, *wanted, with_reserved=with_reserved)
+    return max(0, total, sum(missing.values()))
+
+
+def by_role(
+    gang: Gang,
+    role_min: tuple[tuple[str, int], ...],
+    *wanted: Status,
+    with_reserved: bool = False,
+) -> dict[str, int]:
+    """Role -> members that are missing to its own minimum, of roles that miss any."""
     there = Counter(gang.roles.get(uid, "") for item in wanted for uid in gang.by_status[item])
-    there.update(gang.roles.get(uid, "") for uid in reserved)
-    return max(0, total, sum(max(0, number - there[role]) for role, number in role_min))
+    there.update(gang.roles.get(uid, "") for uid in (gang.reserved if with_reserved else ()))
+    return {role: number - there[role] for role, number in role_min if number > there[role]}
 
 
 def judge(gang: Gang, terms: Terms) -> Life:
@@ -380,7 +394,9 @@ def _too_few(gang: Gang, terms: Terms) -> str:
     there = gang.held + gang.count(Status.WAITING)
     text = f"{there} of {terms.least} pods exist"
     if there >= terms.least:
-        text += f"; {terms.lacking(gang, *HELD, Status.WAITING)} more needed by role"
+        missing = by_role(gang, terms.options.role_min, *HELD, Status.WAITING)
+        named = (f"{number} more of role {role or '(none)'}" for role, number in missing.items())
+        text += f"; needed: {' and '.join(named)}"
     asides = [
         f"{gang.count(item)} {item.value}"
         for item in (Status.GATED, Status.LEAVING, Status.FAILED, Status.FAULTY)

@@ -71,7 +71,7 @@ def review(turn: Turn, key: GangKey) -> None:
     if gang.empty:
         _forget(turn, gang)
         return
-    before = gang.life
+    before, said_anew = gang.life, gang.terms is None
     gang.life = judge(gang, terms_of(state, gang))
     if before is not None and before.options != gang.life.options:
         gang.ask = None
@@ -83,6 +83,8 @@ def review(turn: Turn, key: GangKey) -> None:
     _check_home(turn, gang)
     if len(gang.reserved) < seats:
         gang.life = judge(gang, terms_of(state, gang))
+    if said_anew and len(gang.declared) > 1:
+        starting.remark(turn, gang)
     _update_memory(turn, gang, before.stage if before else None)
     _relax(turn, gang)
     _update_index(state, gang)

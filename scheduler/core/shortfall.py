@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core import cliques, feasibility, quantity
+from scheduler.core import cliques, feasibility, presets, quantity
 from scheduler.core.capacity import REQUEST_LIMIT, Bools, Frame, Ints
 from scheduler.core.effort import shared_domains, wish_for_nvlink
 from scheduler.core.gang import Gang
-from scheduler.core.kinds import Kind
+from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.placement import NoRoom
 from scheduler.core.rooming import home, kinds_of
 from scheduler.core.state import State
@@ -35,9 +35,13 @@ class Shortage:
 
 def unknown_level(state: State, named: str) -> Shortage:
     """The declaration names a level that no configuration or label knows."""
-    known = ", ".join(state.topology().levels) or "none"
-    text = f"never fits: level {named!r} is unknown; known levels: {known}"
-    return Shortage(True, text, level=named)
+    levels = state.topology().levels
+    meant = [key for key in levels if named in (presets.name_of(key), presets.last_word(key))]
+    if len(meant) > 1:
+        text = f"level {named!r} may mean {' or '.join(meant)}; state the label key"
+    else:
+        text = f"level {named!r} is unknown; known levels: {', '.join(levels) or 'none'}"
+    return Shortage(True, f"never fits: {text}", level=named)
 
 
 def no_cliques() -> Shortage:
@@ -135,9 +139,26 @@ def _obstacles(state: State, pods: Sequence[Pod], shared: _Shared | None, rows: 
     if shared is not None and not rows.any():
         found.append(f"no node has the labels {' and '.join(shared.keys)}")
     ports = sorted({port for pod in pods for port in pod.constraints.ports})
-    if ports and not (rows & state.ledger.without_ports(tuple(ports))).all():
-        found.append("host port " + " or ".join(str(port.port) for port in ports[:3]) + " is taken")
+    named = "host port " + " or ".join(str(port.port) for port in ports[:3])
+    if ports and not state.ledger.without_ports(tuple(ports))[rows].all():
+        found.append(f"{named} is taken")
+    found += _one_a_node(state, pods, rows, named)
     return found
+
+
+def _one_a_node(state: State, pods: Sequence[Pod], rows: Bools, ports: str) -> list[str]:
+    """That members of a kind keep off each other, where that leaves too few nodes for them."""
+    counts = Counter(kind_of(pod) for pod in pods)
+    for kind, count in counts.items():
+        own = kind.constraints.ports
+        nodes = int((rows & state.ledger.mask(kind.constraints)).sum())
+        if feasibility.ports_clash(own, own) and count > nodes:
+            return [f"their own {ports} allows one on a node, and {_nodes(nodes)} may take them"]
+    return []
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def _unhoused(homeless: Sequence[Pod]) -> list[str]:

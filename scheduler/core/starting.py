@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core import booking, feasibility, hints, indexing, ranking, roster, seating
+from scheduler.core import booking, feasibility, hints, indexing, ranking, remarks, roster, seating
 from scheduler.core.gang import HELD, Gang, Reason, Refusal, Seat, Status
 from scheduler.core.messages import (
     Bind,
@@ -47,6 +47,8 @@ def start(turn: Turn, gang: Gang, plan: Plan) -> None:
         _send(turn, gang, pod, how)
     gang.memory.refusal = None
     gang.memory.told = None
+    if not gang.memory.admitted:
+        remark(turn, gang)
 
 
 def keep_ahead(turn: Turn, gang: Gang, plan: Plan) -> None:
@@ -76,6 +78,14 @@ def must_be_nominated(state: State, pod: Pod) -> bool:
         for uid, terms in state.anti.items()
         for term in terms
     )
+
+
+def remark(turn: Turn, gang: Gang) -> None:
+    """Tell people what members say that cannot be followed, once each time it changes."""
+    found = tuple(remarks.of(turn.state, gang))
+    if found and found != gang.memory.remarked:
+        record(turn, gang, "GangWarning", f"gang {gang.key}: {'; '.join(found)}")
+    gang.memory.remarked = found
 
 
 def _placed(gang: Gang) -> list[str]:

@@ -71,3 +71,94 @@ def test_unlike_members_that_ask_for_more_than_all_nodes_have_never_fit() -> Non
     for index in range(3):
         story.pod(f"t/a-{index}", gpu=8, cpu=str(index + 1), gang="a", min=3)
     assert why(story, "t/a")["never"] is True
+
+
+def test_members_that_keep_off_each_other_by_their_own_port() -> None:
+    story = Story()
+    for name in ("n1", "n2"):
+        story.node(name, gpu=8)
+    port = [{"containerPort": 29500, "hostPort": 29500}]
+    container = {"name": "c", "ports": port, "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    for index in range(3):
+        story.pod(f"t/a-{index}", gpu=1, gang="a", min=3, spec={"containers": [container]})
+
+    found = why(story, "t/a")
+
+    assert "own host port 29500 allows one on a node, and 2 nodes may take them" in found["reason"]
+    assert "is taken" not in found["reason"]
+
+
+def test_a_level_that_may_mean_two() -> None:
+    story = Story(levels=["a.io/rack", "b.io/rack"])
+    story.node("n1", gpu=8)
+    story.pod("t/a", gpu=1, gang="a", options={"topology-required": "rack"})
+
+    reason = why(story, "t/a")["reason"]
+
+    assert "'rack' may mean a.io/rack or b.io/rack" in reason
+    assert "unknown" not in reason
+
+
+def test_a_role_that_lacks_members_is_named() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    wish = {"role-min": '{"ps": 1, "worker": 2}'}
+    for index in range(3):
+        story.pod(f"t/w-{index}", gpu=1, gang="a", role="worker", options=wish)
+
+    assert "1 more of role ps" in story.reason("t/w-0")
+
+
+def test_members_that_disagree_are_told_of_it_once_and_the_largest_number_counts() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    for index, least in enumerate((2, 3)):
+        story.pod(f"t/a-{index}", gpu=1, gang="a", min=least)
+    said = "members differ in min-available: 2 and 3; 3 counts"
+
+    assert story.state["gangs"]["t/a"]["warnings"] == [said]
+    assert said in why(story, "t/a")["warnings"]
+    story.pod("t/a-2", gpu=1, gang="a", min=3)
+
+    warnings = [line for line in story.effects("record") if line["reason"] == "GangWarning"]
+    assert [said in line["message"] for line in warnings] == [True]
+    assert story.stage("t/a") == "running"
+
+
+def test_indexes_that_two_members_have_are_told() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    for index in range(2):
+        story.pod(f"t/a-{index}", gpu=1, gang="a", min=2, index=1)
+
+    told = story.state["gangs"]["t/a"]["warnings"]
+
+    assert told == ["2 members have the index 1; they are ranked by name"]
+    assert "GangWarning" in [line["reason"] for line in story.effects("record")]
+
+
+def test_a_gang_that_says_one_thing_has_no_warnings() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    story.gang("a", 2, of=1)
+
+    assert "warnings" not in story.state["gangs"]["t/a"]
+
+
+def test_a_minimum_on_the_pods_replaces_all_that_their_group_says() -> None:
+    story = Story()
+    story.node("n1", gpu=2)
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "a", "namespace": "t"},
+        "spec": {"minMember": 4, "minTaskMember": {"worker": 4}},
+    }
+    story.object(group)
+    named = {"scheduling.k8s.io/group-name": "a", "volcano.sh/task-spec": "worker"}
+    own = {"muster.scheduler/min-available": "2"}
+
+    for index in range(2):
+        story.pod(f"t/a-{index}", gpu=1, annotations=named | own)
+
+    assert story.stage("t/a") == "running"

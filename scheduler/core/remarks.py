@@ -1,0 +1,72 @@
+"""What members say that cannot be followed: told to people, and in nobody's way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+
+from scheduler.core import ranking
+from scheduler.core.gang import HELD, Gang, Status
+from scheduler.core.state import State
+from scheduler.model import Options, Pod
+
+MOST = 8
+"""Remarks that are told of one gang."""
+
+_KEYS = {
+    "required": "topology-required",
+    "preferred": "topology-preferred",
+    "relax_after": "topology-relax-after",
+    "segment_level": "segment-topology",
+}
+"""Options whose key is called otherwise."""
+
+_UNSAID: set[object] = {None, "", ()}
+
+_BY_MEMBER = ("role",)
+"""What each member says for itself alone."""
+
+
+def of(state: State, gang: Gang) -> list[str]:
+    """All remarks about a gang, for people. O(members)."""
+    living = [state.pods[uid] for item in (*HELD, Status.WAITING) for uid in gang.by_status[item]]
+    counts = gang.life.options if gang.life else Options()
+    unread = sorted({text for pod in living for text in getattr(pod, "warnings", ())})
+    return [*disagreements(gang.declared, counts), *_indexes(living), *unread][:MOST]
+
+
+def disagreements(declared: Iterable[Options], counts: Options) -> list[str]:
+    """In what members differ, and which of it ``counts``; not to say a thing is not to differ."""
+    said = list(declared)
+    if len(said) < 2:
+        return []
+    names = [item.name for item in fields(Options) if item.name not in _BY_MEMBER]
+    stated = {name: {getattr(options, name) for options in said} - _UNSAID for name in names}
+    return [
+        f"members differ in {_key(name)}: {' and '.join(sorted(map(_shown, values))[:4])}; "
+        f"{_shown(getattr(counts, name))} counts"
+        for name, values in stated.items()
+        if len(values) > 1
+    ]
+
+
+def _key(name: str) -> str:
+    return _KEYS.get(name, name.replace("_", "-"))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_shown, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _indexes(pods: Sequence[Pod]) -> list[str]:
+    """Indexes that two members of a role have: none of the role is used."""
+    given = Counter((ranking.role_of(pod), pod.index) for pod in pods if pod.index is not None)
+    doubled = sorted(place for place, count in given.items() if count > 1)
+    return [
+        f"{given[role, index]} members{f' of role {role}' if role else ''} have the index {index}; "
+        "they are ranked by name"
+        for role, index in doubled[:1]
+    ]
