@@ -46,6 +46,11 @@ _QUALIFIED = re.compile(
 )
 
 
+_UNGATED: dict[str, Any] = {"schedulingGates": None}
+
+Send = Callable[[], Answer]
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """How an effect ended, and what was learnt of the pod on the way."""
@@ -58,7 +63,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    send: Callable[[], Answer]
+    send: Send
     ref: PodRef
     node: str | None
     """Where the pod is bound after a success; None where the request does not bind."""
@@ -121,26 +126,37 @@ class Writer:
 
     def _request(self, effect: Effect) -> _Request:
         if isinstance(effect, Bind):
-            return self._post(effect.ref, "binding", _binding(effect), effect.node)
+            first = self._lift(effect.ref) if effect.lift else None
+            return self._post(effect.ref, "binding", _binding(effect), effect.node, first)
         if isinstance(effect, Evict):
             return self._post(effect.ref, "eviction", _eviction(effect.ref))
         if isinstance(effect, Nominate):
-            return self._patch(effect.ref, "/status", _nomination(effect.ref, effect.node))
+            last = self._lift(effect.ref) if effect.lift else None
+            body = _nomination(effect.ref, effect.node)
+            return self._patch(effect.ref, "/status", body, last)
         if isinstance(effect, ClearNomination):
             return self._patch(effect.ref, "/status", _nomination(effect.ref, None))
         if isinstance(effect, Wake):
             woken = f"{self._started}-{effect.id}"
             metadata = {"uid": effect.ref.uid, "annotations": {WOKEN: woken}}
-            return self._patch(effect.ref, "", {"metadata": metadata})
+            lifted = {"spec": _UNGATED} if effect.lift else {}
+            return self._patch(effect.ref, "", {"metadata": metadata, **lifted})
         raise ClusterError(f"an effect {type(effect).__name__} is no request to the API server")
 
-    def _post(self, ref: PodRef, what: str, body: Any, node: str | None = None) -> _Request:
-        path = f"{_path(ref)}/{what}"
-        return _Request(lambda: self._transport.post(path, body), ref, node)
+    def _lift(self, ref: PodRef) -> Send:
+        """Take Muster's own gate off. It was the only one, and none can be added to a pod."""
+        body = {"metadata": {"uid": ref.uid}, "spec": _UNGATED}
+        return lambda: self._transport.patch(_path(ref), body)
 
-    def _patch(self, ref: PodRef, what: str, body: Any) -> _Request:
+    def _post(
+        self, ref: PodRef, what: str, body: Any, node: str | None = None, first: Send | None = None
+    ) -> _Request:
+        path = f"{_path(ref)}/{what}"
+        return _Request(_in_turn(first, lambda: self._transport.post(path, body)), ref, node)
+
+    def _patch(self, ref: PodRef, what: str, body: Any, last: Send | None = None) -> _Request:
         path = _path(ref) + what
-        return _Request(lambda: self._transport.patch(path, body), ref, None)
+        return _Request(_in_turn(lambda: self._transport.patch(path, body), last), ref, None)
 
     # ── outcomes ──
 
@@ -180,6 +196,20 @@ class Writer:
                 return Result(Outcome.OK, pod=pod)
             return Result(Outcome.CONFLICT, f"the pod is bound to node {pod.node}", pod)
         return Result(otherwise, detail, pod)
+
+
+def _in_turn(first: Send | None, then: Send | None) -> Send:
+    """Both, the second only if the first succeeds."""
+    if first is None or then is None:
+        found = first or then
+        assert found is not None
+        return found
+
+    def send() -> Answer:
+        answer = first()
+        return then() if answer.ok else answer
+
+    return send
 
 
 def annotation_fault(annotations: Mapping[str, str]) -> str:

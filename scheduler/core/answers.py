@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from scheduler.core import booking, starting
+from scheduler.core import booking, gates, starting
 from scheduler.core.gang import Gang, Reason, Stage
 from scheduler.core.messages import (
     Bind,
@@ -229,7 +229,7 @@ def _bind_refusal(state: State, pod: Pod | None, call: BindCall) -> str | None:
         return f"pod {call.ref} is bound to {pod.node} already"
     if pod.node:
         return None
-    if pod.phase.terminal or pod.deleting or pod.gates:
+    if pod.phase.terminal or pod.deleting or not gates.is_open(pod):
         return f"pod {call.ref} cannot be bound: it has ended, is being deleted or is gated"
     reservation = state.reservations.get(pod.uid)
     if reservation is not None and reservation.node != call.node:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from scheduler.core import gates
 from scheduler.core.kinds import Bottleneck
 from scheduler.model import GangKey, Group, GroupKey, Options, Phase, Pod, Resources
 
@@ -87,7 +88,7 @@ def status(pod: Pod) -> Status:
         return Status.SEATED
     if pod.fault:
         return Status.FAULTY
-    return Status.GATED if pod.gates else Status.WAITING
+    return Status.WAITING if gates.is_open(pod) else Status.GATED
 
 
 @dataclass(slots=True)

@@ -34,6 +34,7 @@ def settle(turn: Turn) -> None:
         if pod.uid in turn.state.gang_of:
             starting.evict(turn, pod, f"node {pod.node} rejected it; it is to be replaced")
     _check_nodes(turn)
+    starting.lift_plain(turn)
     looked_at: dict[GangKey, None] = {}
     fresh: dict[GangKey, None] = {}
     for _ in range(_ROUNDS):
@@ -283,11 +284,12 @@ def _evict_lost(turn: Turn) -> None:
 
 def _schedule_world(state: State) -> None:
     """Want a Tick for what belongs to no gang."""
-    if not (state.doubts or state.lost_nodes or state.strikes):
+    if not (state.doubts or state.lost_nodes or state.strikes or state.gated):
         state.schedule(_WORLD, None)
         return
     times = [doubt.until for nodes in state.doubts.values() for doubt in nodes.values()]
     times += state.lost_nodes.values()
+    times += state.gated.values()
     times += [until for strikes in state.strikes.values() for until in strikes]
     state.schedule(_WORLD, min(times, default=None))
 

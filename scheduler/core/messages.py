@@ -205,6 +205,8 @@ class Bind:
     gang: GangKey
     note: str
     """Text of the ``Scheduled`` Event that follows a success."""
+    lift: bool = False
+    """Whether Muster's own scheduling gate has to be taken off first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,8 @@ class Nominate:
     id: int
     ref: PodRef
     node: str
+    lift: bool = False
+    """Whether Muster's own scheduling gate has to be taken off afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +234,8 @@ class Wake:
 
     id: int
     ref: PodRef
+    lift: bool = False
+    """Whether Muster's own scheduling gate is taken off as well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core import capacity, health, hints, ranking
+from scheduler.core import capacity, gates, health, hints, ranking
 from scheduler.core.booking import end_reservation, settle_doubt
 from scheduler.core.gang import Gang, Memory, Seat, Status, status
 from scheduler.core.state import State, Turn
@@ -68,6 +68,7 @@ def _reclassify(turn: Turn, key: GroupKey) -> None:
     for uid in list(turn.state.users.get(key, ())):
         pod = turn.state.pods[uid]
         _move(turn, pod, gang_key(turn.state, pod))
+        note_gate(turn.state, pod)
         gang = turn.state.gang_with(uid)
         if gang is not None:
             gang.terms = gang.memory.refusal = None
@@ -95,6 +96,7 @@ def pod_seen(turn: Turn, pod: Pod) -> None:
     _list_user(state, before, pod)
     _claim(turn, pod)
     _enrol(turn, before, pod)
+    note_gate(state, pod)
 
 
 def pod_gone(turn: Turn, uid: str) -> None:
@@ -110,9 +112,19 @@ def pod_gone(turn: Turn, uid: str) -> None:
     _strike(turn, pod)
     settle_doubt(turn, uid)
     state.turned_away.pop(uid, None)
+    state.gated.pop(uid, None)
     if state.binding.get(uid) is None:
         state.free(uid)
     state.anti.pop(uid, None)
+
+
+def note_gate(state: State, pod: Pod) -> None:
+    """Remember a plain pod behind Muster's own gate: it has nothing to wait for."""
+    idle = pod.node or pod.deleting or pod.phase.terminal or not state.is_ours(pod)
+    if gates.is_own(pod) and not idle and pod.uid not in state.gang_of:
+        state.gated.setdefault(pod.uid, 0.0)
+    else:
+        state.gated.pop(pod.uid, None)
 
 
 def gang_key(state: State, pod: Pod) -> GangKey | None:
@@ -217,7 +229,8 @@ def _entry(pod: Pod) -> tuple[object, ...]:
 
 def _wants(pod: Pod) -> tuple[object, ...]:
     """All of a pod that its placement depends on."""
-    return pod.requests, pod.constraints, pod.declaration, pod.index, pod.priority, pod.gates
+    wishes = pod.requests, pod.constraints, pod.declaration, pod.index, pod.priority
+    return *wishes, gates.is_open(pod)
 
 
 def _forget_refusal(turn: Turn, uid: str) -> None:

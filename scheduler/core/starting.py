@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core import booking, feasibility, hints, indexing, ranking, remarks, roster, seating
+from scheduler.core import booking, feasibility, gates, hints, indexing, ranking, remarks, roster, seating
 from scheduler.core.gang import HELD, Gang, Reason, Refusal, Seat, Status
 from scheduler.core.messages import (
     Bind,
@@ -136,7 +136,8 @@ def send_bind(turn: Turn, gang: Gang, pod: Pod) -> None:
     gang.retries.pop(pod.uid, None)
     note = f"gang {gang.key}, rank {reservation.rank} of {size}"
     annotations = {hints.KEY: state.open[number].hint}
-    turn.effects.append(Bind(number, pod.ref, reservation.node, annotations, gang.key, note))
+    lift = gates.is_own(pod)
+    turn.effects.append(Bind(number, pod.ref, reservation.node, annotations, gang.key, note, lift))
 
 
 def hint_of(state: State, gang: Gang, pod: Pod, reservation: Reservation) -> dict[str, object]:
@@ -164,7 +165,7 @@ def _call_for(turn: Turn, gang: Gang, pod: Pod, how: Start) -> None:
     reservation = turn.state.reservations[pod.uid]
     if how is Start.NOMINATE:
         number = turn.open("nominate", pod.ref, reservation.node)
-        turn.effects.append(Nominate(number, pod.ref, reservation.node))
+        turn.effects.append(Nominate(number, pod.ref, reservation.node, gates.is_own(pod)))
     else:
         wake(turn, pod)
     settings = turn.state.settings
@@ -175,7 +176,15 @@ def _call_for(turn: Turn, gang: Gang, pod: Pod, how: Start) -> None:
 
 def wake(turn: Turn, pod: Pod) -> None:
     """Have the scheduler look at a pod again."""
-    turn.effects.append(Wake(turn.open("wake", pod.ref), pod.ref))
+    turn.effects.append(Wake(turn.open("wake", pod.ref), pod.ref, gates.is_own(pod)))
+
+
+def lift_plain(turn: Turn) -> None:
+    """Take Muster's gate off pods that are members of no gang, again until it is seen to be off."""
+    state = turn.state
+    for uid in [uid for uid, due in state.gated.items() if due <= turn.now]:
+        state.gated[uid] = turn.now + state.settings.retry_max_s
+        wake(turn, state.pods[uid])
 
 
 def wake_turned_away(turn: Turn) -> None:

@@ -114,6 +114,8 @@ class State:
     """Uid -> required anti-affinity of pods that hold a node."""
     turned_away: dict[str, None] = field(default_factory=dict)
     """Plain pods that found no node because room was reserved; woken when it is given back."""
+    gated: dict[str, float] = field(default_factory=dict)
+    """Plain pods behind Muster's own gate -> when it is to be taken off."""
     passed: dict[str, Pod] = field(default_factory=dict)
     """Plain pods that were answered before the watch showed them."""
     asks: dict[Hashable, int] = field(default_factory=dict)

@@ -109,6 +109,8 @@ class EmbeddedActuator:
             self._post(done)
 
     def _outcome(self, effect: Effect) -> EffectDone:
+        if isinstance(effect, Bind | Nominate | Wake) and effect.lift:
+            self._api.lift(*effect.ref)
         match effect:
             case Bind():
                 return self._bind(effect)

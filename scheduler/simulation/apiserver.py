@@ -92,6 +92,14 @@ class ApiServer:
 
         return self.update(pod_key(namespace, name), edit, uid)
 
+    def lift(self, namespace: str, name: str, uid: str) -> Answer:
+        """Patch all scheduling gates away; a pod without any stays as it is."""
+
+        def edit(pod: Object) -> None:
+            pod["spec"].pop("schedulingGates", None)
+
+        return self.update(pod_key(namespace, name), edit, uid)
+
     def annotate(
         self, namespace: str, name: str, uid: str, annotations: Mapping[str, str]
     ) -> Answer:

@@ -23,6 +23,7 @@ from scheduler.core.messages import (
     Outcome,
     PodGone,
     PodSeen,
+    Wake,
 )
 
 Json = dict[str, Any]
@@ -105,6 +106,9 @@ class World:
             del self._objects[key]
             return _gone(key, found)
         changed = deepcopy(found)
+        lifts = isinstance(effect, Bind | Nominate | Wake) and effect.lift
+        if lifts:
+            changed.get("spec", {}).pop("schedulingGates", None)
         if isinstance(effect, Bind):
             changed.setdefault("spec", {})["nodeName"] = effect.node
             changed["metadata"].setdefault("annotations", {}).update(effect.annotations)
@@ -113,7 +117,7 @@ class World:
             changed.setdefault("status", {})["nominatedNodeName"] = effect.node
         elif isinstance(effect, ClearNomination):
             changed.setdefault("status", {}).pop("nominatedNodeName", None)
-        else:
+        elif not lifts:
             return []
         self._version += 1
         changed["metadata"]["resourceVersion"] = str(self._version)
@@ -124,7 +128,8 @@ class World:
         if found is None or ("Node", "", effect.node) not in self._objects:
             return Outcome.GONE
         pod = decode.pod(found)
-        if pod.uid != effect.ref.uid or pod.node or pod.gates or pod.deleting:
+        gated = bool(pod.gates) and not effect.lift
+        if pod.uid != effect.ref.uid or pod.node or gated or pod.deleting:
             return Outcome.CONFLICT
         return Outcome.OK
 

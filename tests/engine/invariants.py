@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.core import engine, explain, feasibility, planning
 from scheduler.core.gang import Status
+from scheduler.core.gates import OWN
 from scheduler.core.hints import rank_of
 from scheduler.core.messages import (
     Bind,
@@ -55,9 +56,9 @@ def holds(pod: Pod) -> bool:
 
 
 def may_be_bound(pod: Pod) -> bool:
-    """Whether the API server would accept a Binding of the pod."""
+    """Whether the API server would accept a Binding of the pod, Muster's own gate being lifted."""
     ended = pod.phase in (Phase.SUCCEEDED, Phase.FAILED)
-    return not (pod.node or pod.gates or pod.deleting or ended)
+    return not (pod.node or set(pod.gates) - {OWN} or pod.deleting or ended)
 
 
 def look(trial: Trial) -> Look:

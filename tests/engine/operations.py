@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from scheduler.core.gates import OWN
 from scheduler.core.messages import (
     BindCall,
     EffectDone,
@@ -97,6 +98,9 @@ def _ours(trial: Trial) -> list[Pod]:
 # ── pods come ──
 
 
+_GATES = {0: ("quota",), 2: (OWN,), 3: ("quota", OWN)}
+
+
 @operation
 def member(trial: Trial, op: Op) -> None:
     """The next member of a gang is created, gated or seen late at times."""
@@ -104,7 +108,7 @@ def member(trial: Trial, op: Op) -> None:
     names = {pod.name for pod in trial.pods.values()}
     free = [at for at in range(kind.size) if f"{kind.name}-{at}" not in names]
     if free:
-        gates = ("quota",) if op.c % 16 == 0 else ()
+        gates = _GATES.get(op.c % 16, ())
         pod = _member(trial, kind, free[op.b % len(free)])
         trial.create(replace(pod, gates=gates), late=op.c % 16 == 1)
 

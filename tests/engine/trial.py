@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler.core import engine
+from scheduler.core.gates import OWN
 from scheduler.core.hints import KEY as HINT
 from scheduler.core.messages import (
     Bind,
@@ -207,6 +208,9 @@ class Trial:
         pod = self.pods.get(effect.ref.uid)
         if pod is None:
             return Outcome.GONE
+        if isinstance(effect, Bind | Nominate | Wake) and effect.lift:
+            assert OWN in pod.gates or not pod.gates, "only Muster's own gate is taken off"
+            pod = self.pods[pod.uid] = replace(pod, gates=())
         match effect:
             case Bind():
                 return self._bind(effect, pod)
@@ -222,7 +226,7 @@ class Trial:
     def _bind(self, effect: Bind, pod: Pod) -> Outcome:
         if pod.node:
             return Outcome.OK if pod.node == effect.node else Outcome.CONFLICT
-        if not invariants.may_be_bound(pod):
+        if pod.gates or not invariants.may_be_bound(pod):
             return Outcome.GONE
         hint = effect.annotations.get(HINT, "")
         self.pods[pod.uid] = replace(pod, node=effect.node, nominated="", hint=hint or pod.hint)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -138,12 +139,12 @@ class TestBind:
         stage = Stage(api, transport, workers=16)
         for at in range(40):
             stage.pod(f"a-{at}")
-        api.fail("POST", BINDING, 429, times=12, headers={"Retry-After": "0"})
+        api.fail("POST", BINDING, 429, times=2, headers={"Retry-After": "0"})
         stage.send(*(bind(at, f"a-{at}") for at in range(40)))
         stage.world.wait(lambda: len(stage.outcomes()) == 40)
         stage.actuator.stop(5.0)
         assert {done.outcome for done in stage.outcomes()} == {Outcome.OK}
-        assert api.count("POST", BINDING) == 52
+        assert api.count("POST", BINDING) == 42
 
     def test_a_node_whose_bindings_hang_does_not_hold_the_others_up(
         self, api: FakeApi, tmp_path: Path
@@ -408,6 +409,81 @@ class TestOtherEffects:
         assert len(said) == 2
         dropped = stage.world.metrics.registry.get_sample_value("muster_events_dropped_total")
         assert dropped == 3
+
+
+class TestOwnGate:
+    """Muster's own scheduling gate goes just before the pod may start."""
+
+    GATES: ClassVar[Json] = {"schedulingGates": [{"name": "muster.scheduler/gang"}]}
+
+    def sent(self, api: FakeApi) -> list[tuple[str, str]]:
+        return [(item.method, item.path.rpartition("/")[2]) for item in api.requests]
+
+    def test_it_is_taken_off_and_the_pod_bound(self, stage: Stage, api: FakeApi) -> None:
+        stage.pod("a-0", **self.GATES)
+        assert stage.run(replace(bind(1, "a-0"), lift=True)).outcome is Outcome.OK
+        assert self.sent(api)[:2] == [("PATCH", "a-0"), ("POST", "binding")]
+        assert api.requests[0].body == {
+            "metadata": {"uid": "uid-a-0"},
+            "spec": {"schedulingGates": None},
+        }
+        assert api.pod("a-0")["spec"]["nodeName"] == "n1"
+        assert "schedulingGates" not in api.pod("a-0")["spec"]
+
+    def test_one_that_is_off_already_is_no_trouble(self, stage: Stage) -> None:
+        stage.pod("a-0")
+        assert stage.run(replace(bind(1, "a-0"), lift=True)).outcome is Outcome.OK
+
+    @pytest.mark.parametrize("status", [403, 500])
+    def test_where_it_stays_on_nothing_is_bound(
+        self, stage: Stage, api: FakeApi, status: int
+    ) -> None:
+        stage.pod("a-0", **self.GATES)
+        api.fail("PATCH", r".*/pods/a-0", status)
+        done = stage.run(replace(bind(1, "a-0"), lift=True))
+        assert done.outcome is Outcome.ERROR
+        assert str(status) in done.detail
+        assert api.count("POST", BINDING) == 0
+
+    def test_another_pod_of_that_name_keeps_its_own(self, stage: Stage, api: FakeApi) -> None:
+        stage.pod("a-0", "uid-new", **self.GATES)
+        assert stage.run(replace(bind(1, "a-0"), lift=True)).outcome is Outcome.GONE
+        assert api.pod("a-0")["spec"]["schedulingGates"] == self.GATES["schedulingGates"]
+
+    def test_too_many_requests_are_sent_again(self, stage: Stage, api: FakeApi) -> None:
+        stage.pod("a-0", **self.GATES)
+        api.fail("PATCH", r".*/pods/a-0", 429, headers={"Retry-After": "0"})
+        assert stage.run(replace(bind(1, "a-0"), lift=True)).outcome is Outcome.OK
+
+    def test_a_lost_reply_leaves_no_doubt_unsolved(self, stage: Stage, api: FakeApi) -> None:
+        stage.pod("a-0", **self.GATES)
+        api.fail("PATCH", r".*/pods/a-0", "lost")
+        assert stage.run(replace(bind(1, "a-0"), lift=True)).outcome is Outcome.ERROR
+        assert [event.pod.gates for event in stage.learnt()] == [()]
+        assert stage.run(replace(bind(2, "a-0"), lift=True)).outcome is Outcome.OK
+
+    def test_a_nomination_is_there_when_the_scheduler_gets_to_see_the_pod(
+        self, stage: Stage, api: FakeApi
+    ) -> None:
+        stage.pod("a-0", **self.GATES)
+        assert stage.run(Nominate(1, ref("a-0"), "n1", lift=True)).outcome is Outcome.OK
+        assert self.sent(api) == [("PATCH", "status"), ("PATCH", "a-0")]
+        assert api.pod("a-0")["status"]["nominatedNodeName"] == "n1"
+        assert "schedulingGates" not in api.pod("a-0")["spec"]
+
+    def test_waking_takes_one_request(self, stage: Stage, api: FakeApi) -> None:
+        stage.pod("a-0", **self.GATES)
+        assert stage.run(Wake(1, ref("a-0"), lift=True)).outcome is Outcome.OK
+        assert len(api.requests) == 1
+        assert "schedulingGates" not in api.pod("a-0")["spec"]
+        assert "muster.scheduler/woken" in api.pod("a-0")["metadata"]["annotations"]
+
+    def test_gates_stay_where_nobody_said_so(self, stage: Stage, api: FakeApi) -> None:
+        stage.pod("a-0", **self.GATES)
+        assert stage.run(Wake(1, ref("a-0"))).outcome is Outcome.OK
+        assert stage.run(Nominate(2, ref("a-0"), "n1")).outcome is Outcome.OK
+        assert stage.run(bind(3, "a-0")).outcome is Outcome.CONFLICT
+        assert api.pod("a-0")["spec"]["schedulingGates"] == self.GATES["schedulingGates"]
 
 
 class TestLimits:
