@@ -98,14 +98,21 @@ class Cliques:
 def _inside(inner: Ids, outer: Ids) -> bool:
     """Whether every domain of one kind lies in a single one of the other."""
     known = inner >= 0
-    pairs = np.unique(np.stack([inner[known], outer[known]]), axis=1)
-    return bool((pairs[1] >= 0).all()) and np.unique(pairs[0]).size == pairs.shape[1]
+    if (outer[known] < 0).any():
+        return False
+    pairs = _joined(outer[known], inner[known])
+    return np.unique(pairs).size == np.unique(inner[known]).size
 
 
 def _pairs(outer: Ids, inner: Ids) -> Ids:
     """Dense ids of the pairs, in their order; -1 where either is missing."""
     both = (outer >= 0) & (inner >= 0)
     ids = np.full(outer.shape, -1, dtype=np.int32)
-    _, number = np.unique(np.stack([outer[both], inner[both]]), axis=1, return_inverse=True)
-    ids[both] = number.ravel()
+    _, ids[both] = np.unique(_joined(outer[both], inner[both]), return_inverse=True)
     return ids
+
+
+def _joined(outer: Ids, inner: Ids) -> npt.NDArray[np.int64]:
+    """One number for each pair."""
+    joined: npt.NDArray[np.int64] = outer.astype(np.int64) << 32 | inner
+    return joined
