@@ -184,7 +184,11 @@ def on_prioritize(turn: Turn, call: Prioritize) -> PrioritizeReply:
 
 
 def _score(state: State, pod: Pod, name: str) -> int:
-    """0 where the pod does not fit; else the tighter the higher, and best without accelerators."""
+    """0 where the pod does not fit; else the tighter the higher, and best without accelerators.
+
+    A pod that asks for none takes the processors and the memory that accelerators need: it scores
+    lower the more of them are free, and highest where there are none at all.
+    """
     node = state.node(name)
     if node is None or not state.ledger.has_room(name, pod.requests, pod.constraints.ports):
         return 0
@@ -192,8 +196,8 @@ def _score(state: State, pod: Pod, name: str) -> int:
     if not total:
         return TOP
     free = sum(n for key, n in state.ledger.free(name).items() if state.is_accelerator(key))
-    left = free - state.accelerators(pod)
-    return max(1, TOP - (TOP * left) // total)
+    asked = state.accelerators(pod)
+    return max(1, (TOP if asked else TOP - 1) - (TOP * (free - asked)) // total)
 
 
 # ── bind ──

@@ -52,6 +52,20 @@ def test_a_pod_without_gpus_prefers_nodes_without() -> None:
     assert scores["n2"] > scores["n1"]
 
 
+def test_a_pod_without_gpus_strands_as_few_of_them_as_it_can() -> None:
+    story = Story()
+    for name, used in (("full", 8), ("half", 4), ("idle", 0)):
+        story.node(name, gpu=8)
+        if used:
+            story.pod(f"x/{name}", gpu=used, node=name, scheduler="other")
+    story.node("plain")
+    story.pod("t/web", cpu="100")
+
+    scores = story.prioritize("t/web", "full", "half", "idle", "plain")
+
+    assert scores["plain"] > scores["full"] > scores["half"] > scores["idle"] > 0
+
+
 def test_the_planned_node_gets_all() -> None:
     story = Story(start="follow")
     story.node("n1", gpu=8)
