@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 UV_VERSION := 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast cases deep page-deps e2e check format lock manifests bench-extender bench-planner bench-optimal bench-roles bench-engine bench-cluster bench-train bench-fabric docs docs-check clean
+.PHONY: help install demo test test-fast cases deep page-deps e2e check format lock manifests bench-extender bench-planner bench-optimal bench-roles bench-engine bench-decode bench-cluster bench-train bench-fabric docs docs-check clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -70,6 +70,9 @@ bench-roles: $(STAMP) ## Unlike members: what is found, against all ways there a
 
 bench-engine: $(STAMP) ## What events cost while 1,000 gangs wait, as JSON
 	@$(BIN)/python -m benchmarks.engine
+
+bench-decode: $(STAMP) ## What it costs to read the events of a gang's start, as JSON
+	@$(BIN)/python -m benchmarks.decode
 
 bench-cluster: $(STAMP) ## Starts of gangs on a real control plane, beside the stock scheduler
 	@$(BIN)/python -m benchmarks.cluster

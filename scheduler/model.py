@@ -190,6 +190,8 @@ class Options:
     partners: tuple[tuple[str, str], ...] = ()
     """(namespace, name) of gangs that are admitted only together with this one, itself included."""
     start: Start | None = None
+    exact_gpus: bool | None = None
+    """Whether the pod takes the very GPUs that Muster chooses, from an annotation."""
 
 
 NO_OPTIONS = Options()
@@ -314,6 +316,10 @@ class Pod:
     """The raw ``muster.scheduler/hint`` annotation."""
     fault: str = ""
     """Why this pod's declaration or requests cannot be used; "" = they can."""
+    warnings: tuple[str, ...] = ()
+    """What could not be read and does no harm, such as an index that is no number."""
+    digest: tuple[bytes, ...] = field(default=(), compare=False, repr=False)
+    """Of all that decides how its JSON is read, but for what changes in passing."""
 
     @property
     def ref(self) -> PodRef:

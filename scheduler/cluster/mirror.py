@@ -65,6 +65,11 @@ class Mirror(Generic[V]):
             for held in self._held.values():
                 post(self._seen(held.value))
 
+    def held(self, meta: Meta) -> V | None:
+        """What is known of this very object; None if nothing is."""
+        held = self._held.get(meta.slot)
+        return held.value if held is not None and held.uid == meta.uid else None
+
     def put(self, meta: Meta, value: V, post: Post) -> None:
         """An object was added or changed; what means nothing to the engine is not passed on."""
         with self._lock:

@@ -88,8 +88,9 @@ _line = msgspec.json.Decoder(_Line)
 _object = msgspec.json.Decoder(_Object)
 _status = msgspec.json.Decoder(_Status)
 
-Decode = Callable[[bytes], V | None]
-"""One object's JSON to its value; None if it is of no interest. Raises DecodeError."""
+Decode = Callable[[bytes, V | None], V | None]
+"""One object's JSON, and what was read of it last, to its value; None if it is of no interest.
+Raises DecodeError."""
 
 
 class Reflector(Generic[V]):
@@ -171,7 +172,7 @@ class Reflector(Generic[V]):
         while not self._stopped.is_set():
             page = self._page(limit, token)
             for raw in page.items or ():
-                read = self._read(raw)
+                read = self._read(raw, None)
                 if read is not None:
                     yield read
             self._version = page.metadata.resource_version
@@ -264,7 +265,7 @@ class Reflector(Generic[V]):
         if change.type == "DELETED":
             self._mirror.drop(meta, self._post)
         elif change.type in ("ADDED", "MODIFIED"):
-            read = self._read(change.object)
+            read = self._read(change.object, meta)
             if read is not None:
                 self._mirror.put(*read, self._post)
 
@@ -275,10 +276,10 @@ class Reflector(Generic[V]):
 
     # ── objects ──
 
-    def _read(self, raw: Raw) -> tuple[Meta, V] | None:
+    def _read(self, raw: Raw, known: Meta | None) -> tuple[Meta, V] | None:
         try:
-            meta = _object.decode(raw).metadata
-            value = self._decode(bytes(raw))
+            meta = known or _object.decode(raw).metadata
+            value = self._decode(bytes(raw), self._mirror.held(meta))
         except (msgspec.DecodeError, DecodeError) as error:
             self._warn_once(str(error))
             return None

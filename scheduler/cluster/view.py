@@ -17,7 +17,7 @@ from scheduler.cluster.keeping import Keeping
 from scheduler.cluster.mirror import Mirror
 from scheduler.cluster.owners import Owners
 from scheduler.cluster.pace import Backoff, Pace
-from scheduler.cluster.reflector import AbsentError, Reflector, RefusedError
+from scheduler.cluster.reflector import AbsentError, Decode, Reflector, RefusedError
 from scheduler.cluster.resources import NODES, PODS, Resource
 from scheduler.cluster.transport import Transport
 from scheduler.core.messages import Event, Synced
@@ -86,7 +86,7 @@ class View:
         self._sync.expect(NODES.name)
         self._sync.expect(PODS.name)
         self._sync.expect("discovery")
-        self._watch(NODES, decode.node_bytes, mirror.nodes())
+        self._watch(NODES, lambda raw, _: decode.node_bytes(raw), mirror.nodes())
         read = decode.pod_bytes if self._keeping is None else self._keeping.noting(decode.pod_bytes)
         self._watch(PODS, read, self._pods)
         self._spawn("discovery", self._discover)
@@ -113,7 +113,7 @@ class View:
 
     # ── inner ──
 
-    def _watch(self, resource: Resource, read: Callable[[bytes], Any], target: Mirror[Any]) -> None:
+    def _watch(self, resource: Resource, read: Decode[Any], target: Mirror[Any]) -> None:
         name = resource.name
         if self._recorder is not None:
             read = _kept(self._recorder, resource, read)
@@ -237,23 +237,19 @@ class _Sync:
             self._world.post(Synced())
 
 
-def _kept(
-    recorder: Recorder, resource: Resource, read: Callable[[bytes], Any]
-) -> Callable[[bytes], Any]:
+def _kept(recorder: Recorder, resource: Resource, read: Decode[Any]) -> Decode[Any]:
     """Reads an object and keeps what the API server sent of it."""
 
-    def read_and_keep(raw: bytes) -> Any:
-        value = read(raw)
+    def read_and_keep(raw: bytes, before: Any) -> Any:
+        value = read(raw, before)
         recorder.keep(resource.api_version, resource.kind, raw)
         return value
 
     return read_and_keep
 
 
-def _reader(
-    resource: Resource, decoded: Callable[[Mapping[str, Any]], V | None]
-) -> Callable[[bytes], V | None]:
-    def read(raw: bytes) -> V | None:
+def _reader(resource: Resource, decoded: Callable[[Mapping[str, Any]], V | None]) -> Decode[V]:
+    def read(raw: bytes, _: V | None) -> V | None:
         try:
             found = msgspec.json.decode(raw)
         except msgspec.DecodeError as error:

@@ -13,7 +13,7 @@ from typing import Any
 from scheduler import dialects
 from scheduler.decode import wire
 from scheduler.decode.nodes import node
-from scheduler.decode.pods import pod
+from scheduler.decode.pods import moved, pod, resized
 from scheduler.model import Chart, Group, Node, Pod
 
 __all__ = ["chart", "group", "node", "node_bytes", "pod", "pod_bytes"]
@@ -34,6 +34,18 @@ def node_bytes(raw: bytes) -> Node:
     return node(wire.node_json(raw))
 
 
-def pod_bytes(raw: bytes) -> Pod:
-    """A pod from its JSON. Raises DecodeError if it is no JSON object with a name."""
-    return pod(wire.pod_json(raw))
+def pod_bytes(raw: bytes, before: Pod | None = None) -> Pod:
+    """A pod from its JSON. Raises DecodeError if it is no JSON object with a name.
+
+    With ``before``, the value that was read of it last, only what has changed is read anew; the
+    result is the same.
+    """
+    glimpse = wire.pod_glimpse(raw)
+    if glimpse is None:
+        return pod(wire.pod_json(raw))
+    digest = glimpse.digest
+    if before is None or not digest.parts or before.digest[:1] != digest[:1]:
+        return pod(wire.whole(glimpse), digest)
+    if before.digest == digest:
+        return moved(before, glimpse.passing())
+    return resized(before, wire.whole(glimpse), digest)

@@ -24,7 +24,7 @@ def asked(spec: Json, status: Json, faults: Faults) -> dict[str, int]:
     that is impossible on its node is left out.
     """
     wanted = _total(spec, faults, _stated)
-    if not _has_held(status):
+    if not _has_held(status) or _is_settled(spec, status):
         return wanted
     quiet = Faults()
     held = [_total(spec, quiet, reading) for reading in _held_readings(status)]
@@ -120,6 +120,34 @@ def _has_held(status: Json) -> bool:
         for field in _STATUSES.values()
         for item in map(mapping, sequence(status.get(field)))
     )
+
+
+def _is_settled(spec: Json, status: Json) -> bool:
+    """Whether what is set aside and in force is, letter by letter, what is asked for.
+
+    So it is but for the moments of a resize, and then all totals are the same.
+    """
+    if status.get("allocatedResources") or status.get("resources"):
+        return False
+    return all(
+        _is_held_as_asked(sequence(spec.get(field)), sequence(status.get(statuses)))
+        for field, statuses in _STATUSES.items()
+    )
+
+
+def _is_held_as_asked(containers: list[Json], statuses: list[Json]) -> bool:
+    asked = {
+        text(one.get("name")): mapping(one.get("resources")) for one in map(mapping, containers)
+    }
+    if len(asked) < len(containers):
+        return False
+    for status in map(mapping, statuses):
+        stated = mapping(asked.get(text(status.get("name")), EMPTY).get("requests"))
+        held = status.get("allocatedResources"), mapping(status.get("resources")).get("requests")
+        for amounts in map(mapping, held):
+            if any(amounts.get(name, stated.get(name)) != stated.get(name) for name in _RESIZABLE):
+                return False
+    return True
 
 
 def _held_readings(status: Json) -> list[Reading]:

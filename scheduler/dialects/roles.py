@@ -27,8 +27,11 @@ def role_of(source: PodSource) -> str:
         return "leader" if index == "0" else "worker"
     if (kind := source.value(_RAY_TYPE)) is not None:
         return "head" if kind == "head" else _name(source.value(_RAY_GROUP)) or "worker"
-    found = (_name(source.value(key)) for key in _KEYS)
-    return next((role for role in found if role), "")
+    for key in _KEYS:
+        value = source.value(key)
+        if value is not None and (role := _name(value)):
+            return role
+    return ""
 
 
 def _name(value: object) -> str:
