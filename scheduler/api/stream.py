@@ -204,7 +204,12 @@ def _put(queue: _Queue, message: bytes) -> bool:
 
 
 def _changed(before: _Views, now: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    return [view for key, view in now.items() if before.get(key) != view]
+    return [view for key, view in now.items() if _differs(before.get(key), view)]
+
+
+def _differs(before: dict[str, Any] | None, now: dict[str, Any]) -> bool:
+    # What has not changed is mostly the very same object.
+    return before is not now and before != now
 
 
 def _event(change: Mapping[str, Any]) -> bytes:

@@ -39,6 +39,8 @@ class _Room:
     node: Node | None = None
     claims: dict[str, Claim] = field(default_factory=dict)
     used: dict[str, int] = field(default_factory=dict)
+    version: int = 0
+    """Changes with the node and with every claim."""
 
 
 class Frame:
@@ -104,6 +106,7 @@ class Ledger:
         """A node that is new or has changed."""
         room = self._rooms.setdefault(node.name, _Room())
         before, room.node = room.node, node
+        room.version += 1
         if before is None or before.labels != node.labels:
             self.shape_version += 1
         if before is None or set(node.allocatable) - set(self._columns()):
@@ -130,6 +133,7 @@ class Ledger:
         self.drop(key)
         room = self._rooms.setdefault(node, _Room())
         room.claims[key] = Claim(resources, ports)
+        room.version += 1
         for name, amount in resources.items():
             room.used[name] = room.used.get(name, 0) + amount
         self._where[key] = node
@@ -142,6 +146,7 @@ class Ledger:
             return False
         room = self._rooms[node]
         claim = room.claims.pop(key)
+        room.version += 1
         for name, amount in claim.resources.items():
             left = room.used[name] - amount
             if left:
@@ -160,6 +165,11 @@ class Ledger:
         """All claims on a node by key."""
         room = self._rooms.get(node)
         return room.claims if room else {}
+
+    def version(self, node: str) -> int:
+        """A number that changes whenever the node or a claim on it does."""
+        room = self._rooms.get(node)
+        return room.version if room else -1
 
     def used(self, node: str) -> Mapping[str, int]:
         """Exact sums of the claims on a node."""

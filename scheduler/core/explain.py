@@ -12,6 +12,9 @@ from scheduler.core.naming import title, titles
 from scheduler.core.state import State
 from scheduler.model import GangKey
 
+Naming = Callable[[GangKey], str]
+"""How gangs are called, as :func:`titles` gives it."""
+
 
 def is_shown(gang: Gang) -> bool:
     """Whether the gang is listed: gangs of one only while they hold something."""
@@ -68,17 +71,19 @@ def gangs(state: State) -> list[dict[str, Any]]:
     """All gangs that are shown, by name."""
     shown = [gang for _, gang in sorted(state.gangs.items()) if is_shown(gang)]
     name = titles(state)
-    return [
-        {
-            "key": name(gang.key),
-            **gang_view(state, gang),
-            "code": gang.life.reason.value if gang.life else "",
-            "priority": gang.priority,
-            "reserved": len(gang.reserved),
-            "nodes": places(state, gang),
-        }
-        for gang in shown
-    ]
+    return [gang_row(state, gang, name(gang.key)) for gang in shown]
+
+
+def gang_row(state: State, gang: Gang, name: str) -> dict[str, Any]:
+    """One gang, under its name, as the list of all shows it."""
+    return {
+        "key": name,
+        **gang_view(state, gang),
+        "code": gang.life.reason.value if gang.life else "",
+        "priority": gang.priority,
+        "reserved": len(gang.reserved),
+        "nodes": places(state, gang),
+    }
 
 
 def snapshot_state(state: State) -> dict[str, Any]:
@@ -150,21 +155,28 @@ def _amounts(state: State, requests: Mapping[str, int]) -> dict[str, int | str]:
 
 
 def nodes(state: State) -> list[dict[str, Any]]:
-    """Every node with its path, its accelerators, and which gangs hold how many of them."""
-    topology, name_of = state.topology(), titles(state)
+    """Every node, by name, as :func:`node_row` shows it."""
+    name_of = titles(state)
     return [
-        {
-            "name": node.name,
-            "path": list(topology.path(node.name)),
-            "ready": node.ready,
-            "cordoned": node.unschedulable,
-            **_accelerators(state, node.name, name_of),
-        }
-        for node in sorted(state.ledger.nodes(), key=lambda node: node.name)
+        node_row(state, name, name_of)
+        for name in sorted(node.name for node in state.ledger.nodes())
     ]
 
 
-def _accelerators(state: State, name: str, name_of: Callable[[GangKey], str]) -> dict[str, Any]:
+def node_row(state: State, name: str, name_of: Naming) -> dict[str, Any]:
+    """A node with its path, its accelerators, and which gangs hold how many of them."""
+    node = state.node(name)
+    assert node is not None
+    return {
+        "name": name,
+        "path": list(state.topology().path(name)),
+        "ready": node.ready,
+        "cordoned": node.unschedulable,
+        **_accelerators(state, name, name_of),
+    }
+
+
+def _accelerators(state: State, name: str, name_of: Naming) -> dict[str, Any]:
     node = state.node(name)
     have = node.allocatable if node else {}
     by_gang: dict[str, int] = {}

@@ -7,7 +7,9 @@ from typing import Any
 
 from scheduler.core import engine, explain, fit, life, overview, unblocking
 from scheduler.core.gang import Gang
-from scheduler.core.messages import Event
+from scheduler.core.gang_rows import GangRows
+from scheduler.core.messages import Event, GroupGone, GroupSeen
+from scheduler.core.node_rows import NodeRows
 from scheduler.core.state import Turn
 from scheduler.model import GangKey, Pod
 from scheduler.service.ports import Started, Totals
@@ -20,16 +22,20 @@ class CoreEngine:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._state = engine.new_state(settings)
+        self._rows, self._gangs = NodeRows(), GangRows()
 
     def step(self, event: Event, now: float) -> engine.Step:
         """Take in one event."""
+        if isinstance(event, GroupSeen | GroupGone):
+            key = event.group.key if isinstance(event, GroupSeen) else event.key
+            self._rows.regrouped(self._state, key)
         return engine.step(self._state, event, now)
 
     def restart(self) -> None:
         """Forget everything; a late outcome of an old effect is never taken for a new one's."""
         fresh = engine.new_state(self._settings)
         fresh.next_id = self._state.next_id
-        self._state = fresh
+        self._state, self._rows, self._gangs = fresh, NodeRows(), GangRows()
 
     def judge(self) -> None:
         """Judge every gang as if it had just changed; what follows from it is left undone."""
@@ -42,8 +48,8 @@ class CoreEngine:
         return engine.knows(self._state, uid)
 
     def gangs(self) -> list[dict[str, Any]]:
-        """Every gang."""
-        return explain.gangs(self._state)
+        """Every gang; who gets a row must not change it."""
+        return self._gangs.all(self._state)
 
     def why(self, key: str) -> Mapping[str, Any] | None:
         """Why a gang, or the gang of a pod, is where it is, and what has to happen next."""
@@ -51,8 +57,8 @@ class CoreEngine:
         return unblocking.answer(self._state, gang) if gang else None
 
     def nodes(self) -> list[dict[str, Any]]:
-        """Every node."""
-        return explain.nodes(self._state)
+        """Every node; who gets a row must not change it."""
+        return self._rows.all(self._state)
 
     def levels(self) -> list[str]:
         """The topology levels."""
