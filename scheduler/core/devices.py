@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,13 +39,16 @@ from scheduler.core.fabric import IntArray
 
 __all__ = [
     "IN_USE_KEY",
+    "NOTHING_BESIDE",
     "TOPOLOGY_KEY",
+    "Affinity",
     "Choice",
     "Link",
     "Matrix",
     "Nic",
     "NodeDevices",
     "Unreadable",
+    "affinity",
     "choose",
     "choose_on",
     "grade",
@@ -58,6 +62,18 @@ __all__ = [
     "write_in_use",
     "write_topology",
 ]
+
+
+class Affinity(NamedTuple):
+    """What lies beside some GPUs of a node."""
+
+    numa: tuple[int, ...]
+    """Their NUMA nodes, as far as known, ascending."""
+    nics: tuple[str, ...]
+    """The network cards nearest to them, in the node's order."""
+
+
+NOTHING_BESIDE = Affinity((), ())
 
 HIGHEST_GRADE = 10
 """The extender protocol's highest score of a node."""
@@ -127,6 +143,14 @@ def choose_on(
     if devices is None:
         return None
     return choose(devices.matrix, set(range(devices.matrix.gpus)).difference(taken), count)
+
+
+def affinity(node_annotations: Mapping[str, str], gpus: Sequence[int]) -> Affinity:
+    """NUMA nodes and network cards of GPUs of a node; nothing where that is not published."""
+    devices = parse_annotation(node_annotations.get(TOPOLOGY_KEY, ""))
+    if devices is None:
+        return NOTHING_BESIDE
+    return Affinity(_numa(devices.matrix, gpus), _nics(devices.matrix, gpus))
 
 
 def taken(

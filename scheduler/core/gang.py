@@ -279,6 +279,7 @@ def merged(gang: Gang, group: Group | None) -> Options:
         first=_most(pods, group, "first"),
         partners=_first(stated, "partners") or (),
         start=_first(stated, "start"),
+        exact_gpus=_first(stated, "exact_gpus"),
     )
 
 

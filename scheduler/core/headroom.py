@@ -42,7 +42,8 @@ def _of(pod: Pod, is_accelerator: Callable[[str], bool]) -> str:
 
 def _amounts(amounts: dict[str, int]) -> str:
     return " and ".join(
-        f"{name} {quantity.format(name, amount)}" for name, amount in amounts.items()
+        f"{name} {quantity.format(name, amount)}" if amount else f"no {name}"
+        for name, amount in amounts.items()
     )
 
 

@@ -6,12 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scheduler.core import cliques
+from scheduler.core.devices import NOTHING_BESIDE, Affinity
 from scheduler.model import Node
 
 KEY = "muster.scheduler/hint"
 VERSION = 1
 LIMIT = 4096
-CLIQUE = "nvidia.com/gpu.clique"
+CLIQUE = cliques.KEY
+VISIBLE = "muster.scheduler/visible-devices"
+"""Annotation with the GPUs that a member may use, where it asks for an exact assignment."""
 
 SPOT: tuple[tuple[str, str], ...] = (
     ("karpenter.sh/capacity-type", "spot"),
@@ -35,6 +39,7 @@ def make(
     levels: Sequence[str],
     path: Sequence[str | None],
     gpus: Sequence[int] | None = None,
+    beside: Affinity = NOTHING_BESIDE,
 ) -> dict[str, Any]:
     """The hint of one member that is placed on ``node``."""
     return {
@@ -48,15 +53,16 @@ def make(
         "node": node.name,
         "levels": list(levels),
         "path": list(path),
-        "clique": node.labels.get(CLIQUE) or None,
+        "clique": cliques.clique_of(node.labels) or None,
         "gpus": None if gpus is None else list(gpus),
+        **{name: list(known) for name, known in beside._asdict().items() if known},
         "spot": is_spot(node),
     }
 
 
 def text(hint: Mapping[str, Any]) -> str:
     """The annotation's text; what makes it too long is left out, the rank stays."""
-    for dropped in ((), ("levels",), ("levels", "path")):
+    for dropped in ((), ("nics",), ("nics", "levels"), ("nics", "levels", "path")):
         kept = {key: ([] if key in dropped else value) for key, value in hint.items()}
         written = json.dumps(kept, separators=(",", ":"), ensure_ascii=False)
         if len(written.encode()) <= LIMIT:

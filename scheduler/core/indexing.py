@@ -18,7 +18,7 @@ def gpus_for(state: State, pod: Pod, name: str) -> tuple[int, ...] | None:
     A prediction, since the kubelet chooses: nothing is kept from a pod because of it.
     """
     node = state.node(name)
-    wanted = [resource for resource in INDEXED if pod.requests.get(resource)]
+    wanted = [resource for resource in pod.requests if _is_indexed(state, pod, resource)]
     if node is None or devices.TOPOLOGY_KEY not in node.annotations or len(wanted) != 1:
         return None
     resource = wanted[0]
@@ -27,6 +27,27 @@ def gpus_for(state: State, pod: Pod, name: str) -> tuple[int, ...] | None:
         return None
     held = _held(state, pod, node, resource)
     return None if held is None else devices.predict(node.annotations, held, pod.requests[resource])
+
+
+def _is_indexed(state: State, pod: Pod, resource: str) -> bool:
+    """Whether the resource counts GPUs by which the agent numbers them.
+
+    An exact assignment does not go through a device plugin, so there it may be called anything.
+    """
+    exact = is_exact(pod) and state.is_accelerator(resource)
+    return bool(pod.requests[resource]) and (resource in INDEXED or exact)
+
+
+def is_exact(pod: Pod) -> bool:
+    """Whether the pod takes its GPUs from Muster, by an annotation."""
+    return bool(pod.declaration and pod.declaration.options.exact_gpus)
+
+
+def visible_devices(node: Node, gpus: Sequence[int]) -> str:
+    """GPUs as ``NVIDIA_VISIBLE_DEVICES`` names them: by uuid, or by index where none is known."""
+    found = devices.parse_annotation(node.annotations.get(devices.TOPOLOGY_KEY, ""))
+    uuids = found.uuids if found else ()
+    return ",".join(uuids[gpu] if uuids else str(gpu) for gpu in gpus)
 
 
 def _held(state: State, pod: Pod, node: Node, resource: str) -> frozenset[int] | None:

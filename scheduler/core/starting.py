@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core import booking, feasibility, gates, hints, indexing, ranking, remarks, roster, seating
+from scheduler.core import (
+    booking,
+    devices,
+    feasibility,
+    gates,
+    hints,
+    indexing,
+    ranking,
+    remarks,
+    roster,
+    seating,
+)
 from scheduler.core.gang import HELD, Gang, Reason, Refusal, Seat, Status
 from scheduler.core.messages import (
     Bind,
@@ -135,9 +146,17 @@ def send_bind(turn: Turn, gang: Gang, pod: Pod) -> None:
     state.binding[pod.uid] = number
     gang.retries.pop(pod.uid, None)
     note = f"gang {gang.key}, rank {reservation.rank} of {size}"
-    annotations = {hints.KEY: state.open[number].hint}
+    annotations = {hints.KEY: state.open[number].hint, **_assigned(state, pod, reservation)}
     lift = gates.is_own(pod)
     turn.effects.append(Bind(number, pod.ref, reservation.node, annotations, gang.key, note, lift))
+
+
+def _assigned(state: State, pod: Pod, reservation: Reservation) -> dict[str, str]:
+    """The annotation that gives a member its very GPUs, where it asks for that."""
+    node = state.node(reservation.node)
+    if node is None or not reservation.gpus or not indexing.is_exact(pod):
+        return {}
+    return {hints.VISIBLE: indexing.visible_devices(node, reservation.gpus)}
 
 
 def hint_of(state: State, gang: Gang, pod: Pod, reservation: Reservation) -> dict[str, object]:
@@ -157,6 +176,7 @@ def hint_of(state: State, gang: Gang, pod: Pod, reservation: Reservation) -> dic
         levels=topology.levels,
         path=topology.path(node.name),
         gpus=reservation.gpus,
+        beside=devices.affinity(node.annotations, reservation.gpus or ()),
     )
 
 

@@ -35,6 +35,13 @@ def _wish(value: object) -> Wish | Fault:
     return found or Fault(f"{quoted(value)} is not one of {', '.join(Wish)}")
 
 
+def _truth(value: object) -> bool | Fault:
+    """Yes or no, as Kubernetes writes it in annotations."""
+    known = {"true": True, "false": False}
+    found = known.get(value) if isinstance(value, str) else None
+    return Fault(f"{quoted(value)} is not one of true, false") if found is None else found
+
+
 def _models(value: object) -> tuple[str, ...] | Fault:
     """GPU models, the best first: ``H200, H100``."""
     models = [part.strip() for part in value.split(",")] if isinstance(value, str) else []
@@ -60,11 +67,14 @@ _OPTIONS: dict[str, tuple[str, Callable[[object], Any]]] = {
     "timeout": ("timeout", values.duration),
     "max-runtime": ("max_runtime", values.duration),
     "start": ("start", values.start),
+    "exact-gpus": ("exact_gpus", _truth),
 }
 """Key without prefix -> field of Options and the reader of its value."""
 
 
-_OTHERS = frozenset({"gang", "index", "hint", "woken", "gpu-topology", "gpus-in-use"})
+_OTHERS = frozenset(
+    {"gang", "index", "hint", "woken", "gpu-topology", "gpus-in-use", "visible-devices"}
+)
 """Own keys that are no options."""
 _LIKE = 0.8
 """How alike an unknown key must be to a known one to count as misspelt; 1 is equal."""

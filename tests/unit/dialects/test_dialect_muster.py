@@ -84,6 +84,12 @@ def test_gpu_models_are_a_list_the_best_first() -> None:
         assert "is not a list of GPU models such as H200,H100" in fault("gpu-model-required", text)
 
 
+def test_exact_gpus_are_wanted_or_not() -> None:
+    asked = [options(**{"exact-gpus": text}).exact_gpus for text in ("true", "false")]
+    assert asked == [True, False]
+    assert "is not one of true, false" in fault("exact-gpus", "yes")
+
+
 def test_labels_say_the_same_as_annotations_and_annotations_win() -> None:
     labels = {OURS + "gang": "A", OURS + "min-available": "2"}
     assert read(labels=labels) != read()

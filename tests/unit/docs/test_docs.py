@@ -288,7 +288,7 @@ def _node(name: str, rack: str) -> dict[str, Any]:
 
 
 def _pod(name: str, gang: str, **spec: object) -> dict[str, Any]:
-    limits = {"nvidia.com/gpu": "4"}
+    limits = {"nvidia.com/gpu": "4", "cpu": "16", "memory": "32Gi"}
     noted = {"muster.scheduler/gang": gang}
     if gang == "digits":
         noted["muster.scheduler/min-available"] = "4"
