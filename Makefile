@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 UV_VERSION := 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast cases deep page-deps e2e check format lock manifests bench-extender bench-planner bench-optimal bench-roles bench-engine bench-decode bench-cluster bench-train bench-fabric docs docs-check clean
+.PHONY: help install demo test test-fast cases deep page-check page-deps e2e test-versions check format lock manifests manifests-check bench-extender bench-planner bench-optimal bench-roles bench-engine bench-decode bench-cluster bench-train bench-fabric docs docs-check clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -37,6 +37,10 @@ cases: $(STAMP) ## The replay cases: faults that schedulers are known for
 
 deep: $(STAMP) ## Ten thousand random event sequences with all invariants (an hour)
 	MUSTER_PROPERTY_RUNS=10000 $(BIN)/pytest -q --timeout=0 tests/engine
+
+page-check: $(STAMP) ## The page in headless Chromium, and what 5,000 nodes cost it
+	$(BIN)/pytest -q tests/unit/page
+	@$(BIN)/python tests/unit/page/bars.py
 
 page-deps: ## Chromium for the tests of the page (Debian; as root)
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }

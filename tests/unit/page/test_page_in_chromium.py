@@ -16,6 +16,20 @@ from scheduler.api import stream
 
 LIVE = "document.getElementById('live').textContent"
 TEXT = "document.body.innerText"
+FIGURES = """(() => {
+  const first = performance.getEntriesByName("muster-first")[0];
+  const began = performance.now();
+  picture.focus();
+  picture.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
+  return {
+    interactive_ms: first.startTime + first.duration,
+    draw_all_ms: first.duration,
+    key_ms: performance.now() - began,
+    updates_ms: performance.getEntriesByName("muster-update").map(entry => entry.duration),
+  };
+})()"""
+"""What the large cluster costs the browser; moments count from when the page was asked for."""
+
 WHY = "document.getElementById('why').innerText"
 
 
@@ -267,17 +281,15 @@ def test_a_large_cluster(tab: Tab, out: Path) -> None:
             made.gang(f"new{at}", 8, 8)
             tab.wait(f"world.gangs.has('t/new{at}') && world.gangs.get('t/new{at}').bound === 8")
         busy = tab.metrics()["TaskDuration"] - before
+        small = tab.run("performance.getEntriesByName('muster-update').length")
+        for at in range(1000):
+            block, rest = divmod(at, 500)
+            name = f"b{block}-r{rest // 20}-{rest % 20}"
+            made.node(name, gpu=8, block=f"b{block}", rack=f"r{rest // 20}", ready=False)
+        tab.wait("!world.nodes.get('b1-r24-19').ready")
+        figures = tab.run(FIGURES)
         assert tab.trouble() == []
-        figures = tab.run(
-            "({ first_ms: performance.getEntriesByName('muster-first')[0].startTime + "
-            "performance.getEntriesByName('muster-first')[0].duration, "
-            "draw_all_ms: performance.getEntriesByName('muster-first')[0].duration, "
-            "updates_ms: performance.getEntriesByName('muster-update').map(e => e.duration) })"
-        )
-        assert figures["updates_ms"], "no update was measured"
-    figures |= {
-        "nodes": 5000,
-        "main_thread_ms_per_update": 1000 * busy / len(figures["updates_ms"]),
-    }
+        assert small, "no update was measured"
+    figures |= {"nodes": 5000, "main_thread_ms_per_update": 1000 * busy / small}
     out.mkdir(parents=True, exist_ok=True)
     (out / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
