@@ -14,7 +14,6 @@ from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.process import Child, free_port, http_get
 from tests.e2e.controlplane.scheduler import Scheduler
 
-SCHEDULER_NAME = "muster"
 # Without this gate every held pod is tried again whenever the scheduler has nothing else to do.
 SCHEDULER_FLAGS = ("--feature-gates=SchedulerPopFromBackoffQ=false",)
 READY_SECONDS = 30.0
@@ -76,7 +75,7 @@ class MusterProcess:
         """Start it, or start it again after `kill` or `stop`, on the same port."""
         command = [sys.executable, "-m", "scheduler", "serve"]
         options = ["--kubeconfig", str(self._kubeconfig), "--host", "127.0.0.1"]
-        options += ["--port", str(self.port), "--scheduler-name", SCHEDULER_NAME]
+        options += ["--port", str(self.port)]
         argv = [*command, *options, *self.extra_args]
         self._child = self.cluster.spawn(self.name, argv, self._env)
 
