@@ -8,11 +8,15 @@ time from a gang's last pod created to its last pod bound.
 * native: its own gangs (the gate GenericWorkload)
 * native-topology: the same with a topology constraint, the finest level that holds the gang
 * burst, nominate, follow: Muster, by how it starts gangs
+* burst-gated: pods are made behind Muster's own scheduling gate, which it takes off
 * raw: nobody decides; the client that creates the pods binds them, as fast as the API server takes
   it while a scheduler watches
 
 Arms take turns within each repeat, each begins with a gang that does not count, and only the
 processes of one arm run at a time. In a churn, kwok runs the pods and ends them.
+
+``--minutes 18`` measures what the bars depend on first and often, and all else once as far as time
+goes; ``--publish`` writes what was found into benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,13 +32,14 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import report
+from benchmarks import publish, report
 from benchmarks.cluster_arms import ARMS, Arm
 from benchmarks.cluster_bars import bars
 from benchmarks.cluster_client import sender
 from benchmarks.cluster_fleet import places
 from benchmarks.cluster_loads import CHURN, load, shape
 from benchmarks.cluster_plane import Plane, Running, plane
+from benchmarks.cluster_rounds import Budget, Round, every_round, short_rounds
 from benchmarks.cluster_run import Bench, measure
 from benchmarks.cluster_samples import Sample, rows, sample_of
 from benchmarks.cluster_table import bars_table, picture, table
@@ -64,11 +69,19 @@ class Plan:
     deadline_s: float
     patience_s: float = 0.0
     kubeconfig: Path | None = None
+    minutes: float | None = None
+
+    def rounds(self, arms: Sequence[Arm], nodes: int) -> Iterable[Round]:
+        """In which order these arms are measured."""
+        if self.minutes is None:
+            return every_round(arms, self.loads, self.repeats)
+        return short_rounds(arms, self.loads, self.repeats, nodes)
 
     @property
     def measurements(self) -> int:
         """How many samples it is at most."""
-        return len(self.nodes) * self.repeats * len(self.arms) * len(self.loads)
+        rounds = (found for nodes in self.nodes for found in self.rounds(self.arms, nodes))
+        return sum(len(found.loads) for found in rounds)
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -87,6 +100,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--churn-seconds", type=float, default=20.0, help="how long pods come in one churn; 20")
     add("--deadline", type=float, default=300.0, help="seconds for a load to be bound; 300")
     add("--patience", type=float, default=0.0, help="seconds to wait for a quiet machine; 0")
+    add("--minutes", type=float, help="how long it may take: what bars depend on comes first")
+    add("--publish", action="store_true", help="write the result into benchmarks/RESULTS.md")
     add("--again", type=Path, help="report the samples in this file again, without measuring")
     return parser.parse_args(words)
 
@@ -103,6 +118,7 @@ def plan_of(chosen: argparse.Namespace) -> Plan:
         deadline_s=chosen.deadline,
         patience_s=chosen.patience,
         kubeconfig=chosen.kubeconfig,
+        minutes=chosen.minutes,
     )
 
 
@@ -136,22 +152,20 @@ def _loads(text: str) -> list[str]:
     return _words(text)
 
 
-def rotated(arms: Sequence[Arm], repeat: int) -> list[Arm]:
-    """Every repeat begins with another arm, so that none always comes first or last."""
-    turn = repeat % len(arms)
-    return [*arms[turn:], *arms[:turn]]
-
-
 def samples(plan: Plan, progress: Progress) -> Iterator[Sample]:
-    """Measure everything."""
+    """Measure everything, or as much as there is time for."""
     task = progress.add_task("", total=plan.measurements)
+    budget = Budget(60 * (plan.minutes or float("inf")), plan.nodes)
     for nodes in plan.nodes:
         progress.update(task, description=f"{nodes:,} nodes are created")
+        budget.begin(nodes)
         with plane(nodes, plan.kubeconfig) as made, sender(made.cluster.kubeconfig) as client:
             bench = Bench(made, client, places(nodes), plan.deadline_s, plan.patience_s)
-            for repeat in range(plan.repeats):
-                for arm in rotated(_possible(plan, made, progress), repeat):
-                    yield from _arm(bench, plan, arm, repeat, progress)
+            for one in plan.rounds(_possible(plan, made, progress), nodes):
+                if budget.is_spent():
+                    progress.console.print(f"{nodes:,} nodes: no time for {one.arm.name}")
+                else:
+                    yield from _round(bench, plan, one, progress)
 
 
 def _possible(plan: Plan, made: Plane, progress: Progress) -> Sequence[Arm]:
@@ -162,16 +176,14 @@ def _possible(plan: Plan, made: Plane, progress: Progress) -> Sequence[Arm]:
     return [arm for arm in plan.arms if not arm.native]
 
 
-def _arm(bench: Bench, plan: Plan, arm: Arm, repeat: int, progress: Progress) -> Iterator[Sample]:
-    task = progress.task_ids[0]
-    nodes = len(bench.where)
+def _round(bench: Bench, plan: Plan, one: Round, progress: Progress) -> Iterator[Sample]:
+    task, arm = progress.task_ids[0], one.arm
     with bench.plane.arm(arm) as running:
-        warm_up = load(WARM_UP, f"{arm.name}-{repeat}-warm", 0.0)
-        measure(bench, running, arm, warm_up, repeat, patient=False)
-        for name in plan.loads:
-            progress.update(task, description=f"{nodes:,} nodes, {arm.name}, {name}")
-            if not arm.raw or name.startswith("1x"):
-                yield _undisturbed(bench, plan, running, arm, repeat, name)
+        warm_up = load(WARM_UP, f"{arm.name}-{one.repeat}-warm", 0.0)
+        measure(bench, running, arm, warm_up, one.repeat, patient=False)
+        for name in one.loads:
+            progress.update(task, description=f"{len(bench.where):,} nodes, {arm.name}, {name}")
+            yield _undisturbed(bench, plan, running, arm, one.repeat, name)
             progress.advance(task)
 
 
@@ -240,6 +252,8 @@ def main(words: Sequence[str] | None = None) -> None:
     chosen = arguments(words)
     found, told = stored(chosen.again) if chosen.again else measured(plan_of(chosen))
     present(found, told)
+    if chosen.publish:
+        publish.publish(["cluster"])
 
 
 if __name__ == "__main__":

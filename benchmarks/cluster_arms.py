@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.cluster_fleet import TOLERATION
 from benchmarks.cluster_loads import MEMBER_GPUS, Arrival
+from scheduler.core.gates import OWN as GATE
 from tests.e2e.controlplane.objects import BLOCK, RACK, pod
 from tests.e2e.muster import SCHEDULER_FLAGS
 
@@ -42,6 +43,8 @@ class Arm:
     """How Muster starts gangs; "" where there is no Muster."""
     flags: Sequence[str] = SCHEDULER_FLAGS
     """Of the kube-scheduler that asks Muster."""
+    gated: bool = False
+    """Whether pods are made behind Muster's own scheduling gate, as at admission."""
 
     @property
     def native(self) -> bool:
@@ -70,6 +73,8 @@ class Arm:
         """The arrival's pods, in the order in which they are created."""
         group = {"podGroupName": arrival.name}
         fields: Json = {"schedulingGroup": group} if self.native and arrival.size else {}
+        if self.gated:
+            fields["schedulingGates"] = [{"name": GATE}]
         return [
             pod(
                 name,
@@ -102,6 +107,7 @@ ARMS = {
         Arm("native", gates=(GANG_GATE,)),
         Arm("native-topology", gates=(GANG_GATE, TOPOLOGY_GATE)),
         Arm("burst", "muster", start="burst"),
+        Arm("burst-gated", "muster", start="burst", gated=True),
         Arm("nominate", "muster", start="nominate"),
         Arm("follow", "muster", start="follow"),
         Arm("raw", NOBODY),

@@ -83,6 +83,7 @@ _COLOURS = {
     "native": "#5b7db1",
     "native-topology": "#2b4c7e",
     "burst": "#2a9d5c",
+    "burst-gated": "#63b987",
     "nominate": "#7cb518",
     "follow": "#e9a03b",
     "raw": "#c9c9c9",

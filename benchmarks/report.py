@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,18 +19,31 @@ Row = Mapping[str, Any]
 def report(
     bench: str, rows: Sequence[Row], packages: Sequence[str] = (), more: Row | None = None
 ) -> Path:
-    """Print `{"bench": .., "versions": .., "rows": [..]}` and write it to results/BENCH.json.
+    """Print `{"bench": .., "command": .., "versions": .., "rows": [..]}` and write the same to
+    results/BENCH.json.
 
     `packages` are the distributions whose versions matter to the result, besides Muster's own;
     `more` are further keys of the object.
     """
-    told = {"bench": bench, "versions": versions(packages), **(more or {}), "rows": list(rows)}
+    told = {
+        "bench": bench,
+        "command": command(bench, sys.argv[1:]),
+        "versions": versions(packages),
+        **(more or {}),
+        "rows": list(rows),
+    }
     text = json.dumps(told)
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{bench}.json"
     path.write_text(text + "\n", encoding="utf-8")
     print(text, flush=True)
     return path
+
+
+def command(bench: str, words: Sequence[str]) -> str:
+    """How to repeat it; a path says more of the machine than of the benchmark."""
+    shown = [Path(word).name if "/" in word else word for word in words]
+    return " ".join(("python -m", f"benchmarks.{bench}", *shown))
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ long a gang waits after there is room for it, and a plain pod behind all that wa
 
 * muster: as `muster kube-config` says, with the gate SchedulerPopFromBackoffQ off
 * muster-gate-on: the same without that flag
+* gated: as muster, and the pods wait behind Muster's own scheduling gate
 * native: the scheduler's own gangs, without Muster
 """
 
@@ -46,6 +47,7 @@ PATIENCE_S = 900.0
 WAITING_ARMS = {
     "muster": ARMS["burst"],
     "muster-gate-on": replace(ARMS["burst"], flags=()),
+    "gated": ARMS["burst-gated"],
     "native": ARMS["native"],
 }
 
@@ -90,6 +92,7 @@ def placed(arm: Arm, gangs: Sequence[Arrival], namespace: str) -> list[Request]:
     pods = [one for gang in gangs for one in arm.pods(gang, namespace)]
     for at, one in enumerate(pods):
         one["spec"]["nodeName"] = node_name(at // PER_NODE)
+        one["spec"].pop("schedulingGates", None)
     return [Request(path, json.dumps(one).encode()) for one in pods]
 
 
