@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 UV_VERSION := 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast cases deep page-check page-deps e2e test-versions check format lock manifests manifests-check bench-extender bench-planner bench-optimal bench-roles bench-engine bench-decode bench-cluster bench-train bench-fabric docs docs-check clean
+.PHONY: help install demo test test-fast cases deep page-check page-deps e2e test-versions check format lock manifests manifests-check bench-extender bench-planner bench-optimal bench-roles bench-engine bench-decode bench-cluster bench-train bench-fabric bench-trace docs docs-check clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -86,6 +86,9 @@ bench-train: $(STAMP) ## World-size invariance, elastic restarts, overhead of th
 
 bench-fabric: $(STAMP) ## All-reduce on an emulated fabric: placed and ranked, or not (needs root)
 	@$(BIN)/python -m benchmarks.fabric
+
+bench-trace: $(STAMP) ## Policies on traces of real clusters; needs them beside the checkout for most
+	@$(BIN)/python -m benchmarks.trace
 
 manifests: $(STAMP) ## Render deploy/muster.yaml from deploy/base
 	$(BIN)/python -m deploy.render

@@ -33,6 +33,7 @@ COMMANDS = {
     "serve": Command("serve", "serve", "Serve the extender for a cluster until SIGTERM."),
     "demo": Command("demo", "demo", "Replay a day of gangs on an embedded cluster."),
     "replay": Command("replay", "replay", "Print what Muster does for a recorded world."),
+    "simulate": Command("simulate", "simulate", "Compare policies on a trace of real jobs."),
     "status": Command("status", "status", "Show whether Muster is ready, and what waits."),
     "gangs": Command("gangs", "gangs", "List gangs with their state and reason."),
     "why": Command("why", "why", "Say why a gang waits, and what comes next."),
