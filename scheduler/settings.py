@@ -73,6 +73,8 @@ class Settings:
     """Seconds that room is kept for members which their controller makes in a later phase."""
     backfill_wait_s: float = 600.0
     """Seconds after which capacity is kept for a gang that does not fit."""
+    settle_s: float = 1.0
+    """Seconds that the ends of a gang's other pods are waited for before its room is given away."""
     discover_s: float = 60.0
     """Seconds between two looks for kinds of PodGroup that were not served before."""
     avoid_conditions: tuple[str, ...] = AVOID_CONDITIONS

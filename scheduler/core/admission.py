@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from scheduler.core import backfill, bottleneck, planning, starting
+from scheduler.core import backfill, bottleneck, ending, planning, starting
 from scheduler.core.gang import Gang, Reason, Refusal, Stage, Status
 from scheduler.core.judging import can_complete, judge_again
 from scheduler.core.queue import order
@@ -18,25 +18,34 @@ _ROTATIONS = 4
 
 
 def plan(turn: Turn, fresh: Sequence[GangKey]) -> bool:
-    """Try the gangs that may start now; whether anything was planned or given back.
-
-    All that wait are tried where room may have come free since the last time, else the fresh.
-    """
+    """Try the gangs that may start now; whether anything was planned or given back."""
     state = turn.state
     touched = [key for key in fresh if key in state.wanting]
-    if state.planned_at != state.gains or any(
-        state.gangs[key].stage is Stage.QUEUED for key in touched
-    ):
+    settled = not ending.is_under_way(state)
+    gained = settled and state.planned_at != state.gains
+    if gained or any(state.gangs[key].stage is Stage.QUEUED for key in touched):
         backfill.update(turn)
-    keys = state.wanting if state.planned_at != state.gains else touched
-    since, freed = state.planned_at, state.newly_free()
-    before = state.planned_at = state.gains
-    state.freed.clear()
-    for gang in order(state.gangs[key] for key in keys):
+    since, freed, before = state.planned_at, state.newly_free(), state.gains
+    for gang in order(state.gangs[key] for key in _to_try(state, touched, settled)):
         if _may_be_tried(turn, gang) and not _is_shut(state, gang, since, freed):
             _try(turn, gang)
     backfill.give_up(turn)
-    return bool(turn.touched) or state.gains != before
+    return bool(turn.touched) or (settled and state.gains != before)
+
+
+def _to_try(state: State, touched: Sequence[GangKey], settled: bool) -> Iterable[GangKey]:
+    """All that wait, if room may have come free since they were tried last, else the touched.
+
+    While a gang is ending, its room goes to none but those that are to be made whole again.
+    """
+    if state.planned_at == state.gains:
+        return touched
+    if not settled:
+        broken = (key for key in state.wanting if state.gangs[key].memory.admitted)
+        return dict.fromkeys([*touched, *broken])
+    state.planned_at = state.gains
+    state.freed.clear()
+    return state.wanting
 
 
 def _may_be_tried(turn: Turn, gang: Gang) -> bool:

@@ -284,12 +284,13 @@ def _evict_lost(turn: Turn) -> None:
 
 def _schedule_world(state: State) -> None:
     """Want a Tick for what belongs to no gang."""
-    if not (state.doubts or state.lost_nodes or state.strikes or state.gated):
+    if not (state.doubts or state.lost_nodes or state.strikes or state.gated or state.ending):
         state.schedule(_WORLD, None)
         return
     times = [doubt.until for nodes in state.doubts.values() for doubt in nodes.values()]
     times += state.lost_nodes.values()
     times += state.gated.values()
+    times += [state.ending_until] if state.ending else []
     times += [until for strikes in state.strikes.values() for until in strikes]
     state.schedule(_WORLD, min(times, default=None))
 

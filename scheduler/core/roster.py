@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core import capacity, gates, health, hints, ranking
+from scheduler.core import capacity, ending, gates, health, hints, ranking
 from scheduler.core.booking import end_reservation, settle_doubt
 from scheduler.core.gang import Gang, Memory, Seat, Status, status
 from scheduler.core.state import State, Turn
@@ -33,6 +33,10 @@ def node_gone(turn: Turn, name: str) -> None:
     """A node was deleted."""
     turn.state.ledger.drop_node(name)
     watch_lost(turn, name)
+    for uid in turn.state.ledger.claims(name):
+        # A gang that had to stay near this member may go elsewhere now.
+        _forget_refusal(turn, uid)
+        turn.touch(turn.state.gang_of.get(uid))
     kept = turn.state.kept
     if kept is not None and name in kept.nodes:
         # What is left of them may not be enough any more; it is chosen anew.
@@ -108,6 +112,8 @@ def pod_gone(turn: Turn, uid: str) -> None:
     if state.by_name.get((pod.namespace, pod.name)) == uid:
         del state.by_name[pod.namespace, pod.name]
     _list_user(state, pod, None)
+    if pod.holds_node:
+        ending.note(turn, uid)
     _lose_seat(turn, pod)
     _strike(turn, pod)
     settle_doubt(turn, uid)
@@ -209,6 +215,7 @@ def _enrol(turn: Turn, before: Pod | None, pod: Pod) -> None:
     if before is not None and _entry(before) == _entry(pod):
         return
     if before is not None and before.holds_node and pod.phase.terminal:
+        ending.note(turn, pod.uid)
         if pod.phase is Phase.FAILED:
             _lose_seat(turn, before)
             if pod.rejected:

@@ -105,6 +105,10 @@ class State:
     """Uid -> node of a bind call that waits for its answer."""
     doubts: dict[str, dict[str, Doubt]] = field(default_factory=dict)
     """Uid -> node -> its Binding that was given up and whose outcome was never learnt."""
+    ending: dict[GangKey, None] = field(default_factory=dict)
+    """Gangs of which members have ended while others still hold their room."""
+    ending_until: float = 0.0
+    """When these are waited for no longer; only with ``ending``."""
     kept: Kept | None = None
     strikes: dict[str, list[float]] = field(default_factory=dict)
     """Node -> until when each of its rejections of a pod is remembered."""

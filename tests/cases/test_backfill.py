@@ -61,4 +61,4 @@ def test_a_gang_that_is_changed_so_that_it_never_fits_keeps_nothing_from_others(
         story.pod(f"t/A-{member}", gpu=5, gang="A", min=3)
 
     assert story.why("t/A")["never"] is True
-    assert story.placed["t/s"] in ("n1", "n2")
+    assert story.placed.get("t/s") in ("n1", "n2")

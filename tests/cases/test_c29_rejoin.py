@@ -85,3 +85,13 @@ def test_a_member_left_on_a_node_without_a_rack_leads_to_no_endless_planning(los
 
     assert len(printed) < 10
     assert len(story.effects("wake")) < 10
+
+
+def test_a_member_may_go_elsewhere_once_the_node_of_the_others_is_gone() -> None:
+    story = on_n1_and_n2("topology-required")
+    replace(story, "topology-required")
+    assert "t/A-1" not in story.placed
+
+    story.delete("n1", "Node")
+
+    assert story.placed.get("t/A-1") in ("n3", "n4")

@@ -20,6 +20,7 @@ from cases import (
     test_c23_preempt,
     test_c28_ranks,
     test_c29_rejoin,
+    test_ending,
 )
 
 from scheduler.core import (
@@ -27,6 +28,8 @@ from scheduler.core import (
     backfill,
     booking,
     bottleneck,
+    effort,
+    ending,
     gang,
     life,
     planning,
@@ -261,6 +264,11 @@ Case = Callable[[], None]
 
 BY_CASE: list[tuple[str, Fault, Case]] = [
     (
+        "room is given away while the gang that had it still ends",
+        lambda patch: patch.setattr(ending, "note", lambda turn, uid: None),
+        test_ending.test_the_room_of_a_gang_that_ends_is_given_away_as_one,
+    ),
+    (
         "a partner that has changed is not noticed",
         lambda patch: patch.setattr(life, "_tell_partners", lambda turn, changed: None),
         test_c01_interleaved.test_a_gang_is_let_go_once_its_partner_is_past_waiting,
@@ -299,7 +307,7 @@ BY_CASE: list[tuple[str, Fault, Case]] = [
     ),
     (
         "a replacement forgets where the others live",
-        lambda patch: patch.setattr(seating, "home", lambda state, rejoining, frame, level: None),
+        lambda patch: patch.setattr(effort, "home", lambda state, rejoining, frame, ids: None),
         lambda: test_c29_rejoin.test_a_replacement_waits_for_its_own_rack(""),
     ),
     (
