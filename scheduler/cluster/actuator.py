@@ -11,6 +11,7 @@ from scheduler.cluster import events
 from scheduler.cluster.backlog import Backlog
 from scheduler.cluster.events import POLITE_S, EventWriter
 from scheduler.cluster.mirror import Mirror
+from scheduler.cluster.owner_events import OwnerNotes
 from scheduler.cluster.resources import Meta
 from scheduler.cluster.throttle import MOST
 from scheduler.cluster.transport import Transport
@@ -59,6 +60,7 @@ class ClusterActuator:
         self._may_send = may_send
         self._writer = Writer(transport, self._is_cancelled, self._stopped)
         self._events = EventWriter(transport, metrics)
+        self._owners = OwnerNotes(pods)
         self._post: Post = _not_started
         self._threads = [
             threading.Thread(target=self._work, name=f"muster-effects-{at}", daemon=True)
@@ -78,7 +80,7 @@ class ClusterActuator:
         """Queue effects. After ``stop`` they are dropped: nobody waits for their outcome."""
         for effect in effects:
             if isinstance(effect, Record):
-                for note in events.of_record(effect):
+                for note in (*events.of_record(effect), *self._owners.of_record(effect)):
                     self._events.put(note)
             elif not self._backlog.put(effect) and not self._backlog.closed:
                 self._end(effect, Result(Outcome.ERROR, "too many effects are waiting"))

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One Event on one pod."""
+    """One Event on one pod, or on what owns it."""
 
     ref: PodRef
     reason: str
@@ -56,6 +56,8 @@ class Note:
     warning: bool = False
     routine: bool = False
     """Whether it says only what the pod itself shows too, so that it may come late."""
+    kind: str = "Pod"
+    """Of the object that ``ref`` names."""
 
 
 def of_binding(effect: Bind) -> Note:
@@ -177,8 +179,9 @@ class EventWriter:
             "reportingController": "muster",
             "reportingInstance": self._instance,
             "regarding": {
-                "apiVersion": "v1",
-                "kind": "Pod",
+                # Of an owner the pod says the kind and the uid, which are looked for; no version.
+                **({"apiVersion": "v1"} if note.kind == "Pod" else {}),
+                "kind": note.kind,
                 "namespace": namespace,
                 "name": name,
                 "uid": uid,

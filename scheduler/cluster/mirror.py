@@ -48,6 +48,14 @@ class Mirror(Generic[V]):
     def __len__(self) -> int:
         return len(self._held)
 
+    def get(self, namespace: str, name: str, uid: str) -> V | None:
+        """The object of that name and uid, if there is one.
+
+        Takes no lock: who asks may be called from within a post.
+        """
+        held = self._held.get((namespace, name))
+        return held.value if held is not None and held.uid == uid else None
+
     def replace(self, found: Iterable[tuple[Meta, V]], post: Post) -> None:
         """A full list: what it lacks is gone, what it has is there."""
         with self._lock:

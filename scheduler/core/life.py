@@ -32,7 +32,7 @@ def settle(turn: Turn) -> None:
         return
     for pod in turn.rejected:
         if pod.uid in turn.state.gang_of:
-            starting.evict(turn, pod, f"node {pod.node} rejected it; it is to be replaced")
+            starting.replace_rejected(turn, pod)
     _check_nodes(turn)
     starting.lift_plain(turn)
     looked_at: dict[GangKey, None] = {}

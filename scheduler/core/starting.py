@@ -31,6 +31,9 @@ from scheduler.core.seating import Plan
 from scheduler.core.state import OpenEffect, Reservation, State, Turn
 from scheduler.model import Pod, Start
 
+REJECTED = "MemberRejected"
+"""Reason of the Event of a member that a kubelet refused to run."""
+
 _MOST_REFS = 16
 """Pods that one Event is written on, at most; a gang of 500 needs no 500 copies of it."""
 
@@ -268,6 +271,17 @@ def record(turn: Turn, gang: Gang, reason: str, message: str, *, warning: bool =
     pods = sorted((turn.state.pods[uid] for uid in gang.members), key=lambda pod: pod.key)
     refs = tuple(pod.ref for pod in pods[:_MOST_REFS])
     turn.effects.append(Record(turn.new_id(), gang.key, refs, reason, message[:1000], warning))
+
+
+def replace_rejected(turn: Turn, pod: Pod) -> None:
+    """A kubelet refused to run a member: have it replaced, and say so of it and its owner."""
+    evict(turn, pod, f"node {pod.node} rejected it; it is to be replaced")
+    key = turn.state.gang_of[pod.uid]
+    text = (
+        f"node {pod.node} refused to run {pod.key}, which was bound to it: somebody else's pod "
+        "may have taken the room; it is evicted, and what its controller makes is placed anew"
+    )
+    turn.effects.append(Record(turn.new_id(), key, (pod.ref,), REJECTED, text[:1000], warning=True))
 
 
 # ── outcomes ──

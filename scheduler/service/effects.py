@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scheduler.core.messages import Bind, Cancel, Effect, EffectDone, Event, Record
+from scheduler.core.starting import REJECTED
 from scheduler.service.metrics import Metrics
 
 
@@ -25,6 +26,8 @@ class EffectLog:
     def _began(self, effect: Effect, now: float) -> None:
         if isinstance(effect, Record):
             self._metrics.records.labels(effect.reason).inc()
+            if effect.reason == REJECTED:
+                self._metrics.rejections.inc()
         elif not isinstance(effect, Cancel):
             self._open[effect.id] = (type(effect), now)
 

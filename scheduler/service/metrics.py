@@ -72,6 +72,10 @@ class Metrics:
             "Events that Muster recorded on gangs, by reason.",
             "reason",
         )
+        self.rejections = self._counter(
+            "muster_rejected_members_total",
+            "Members of gangs that a kubelet refused to run (OutOf…), and that are to be replaced.",
+        )
         self.bind_seconds = Histogram(
             "muster_bind_seconds",
             "Seconds from the decision to bind a pod to the outcome of its Binding.",

@@ -58,6 +58,11 @@ def test_a_member_that_the_kubelet_refuses_is_evicted_and_its_replacement_placed
     assert refusing not in {member.node for member in bound}
     assert racks(bound) == ["b0-r0"]
     assert 'muster_effects_total{kind="Evict",outcome="ok"} 3.0' in metrics
+    assert "muster_rejected_members_total 3.0" in metrics
+    told = [item for item in client.events(namespace) if item["reason"] == "MemberRejected"]
+    assert {item["involvedObject"]["name"] for item in told} <= set(members)
+    assert all(refusing in item["message"] for item in told)
+    assert told
 
 
 def _next(client: Client, namespace: str, names: set[str]) -> set[str]:

@@ -396,6 +396,24 @@ class TestOtherEffects:
         assert 1000 < len(event["note"].encode()) <= 1024
         assert stage.outcomes() == []
 
+    def test_a_record_is_written_on_the_owner_of_the_pods_too(
+        self, stage: Stage, api: FakeApi
+    ) -> None:
+        job = {"kind": "Job", "name": "train", "uid": "uid-job", "controller": True}
+        for at in range(2):
+            made = pod(f"a-{at}")
+            made["metadata"]["ownerReferences"] = [job]
+            meta = Meta("t", f"a-{at}", f"uid-a-{at}")
+            # From within a post of the watch, which holds the mirror.
+            stage.mirror.put(
+                meta,
+                decode.pod(made),
+                lambda _: stage.send(Record(1, GANG, (ref("a-0"),), "GangWaiting", "no room")),
+            )
+        api.wait(lambda: sum(event["regarding"]["kind"] == "Pod" for event in api.events) == 2)
+        told = [event["regarding"] for event in api.events if event["regarding"]["kind"] != "Pod"]
+        assert told == [{"kind": "Job", "namespace": "t", "name": "train", "uid": "uid-job"}]
+
     def test_events_that_are_refused_harm_nothing(
         self, stage: Stage, api: FakeApi, caplog: pytest.LogCaptureFixture
     ) -> None:
