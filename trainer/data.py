@@ -127,10 +127,15 @@ class GlobalSampler:
 
     def next(self, rank: int, world_size: int) -> Tensor:
         """This rank's sample numbers of the next global batch (possibly none), int64 [k]."""
+        first = self.consumed
+        self.consumed += self.global_batch
+        return self.at(first, rank, world_size)
+
+    def at(self, first: int, rank: int, world_size: int) -> Tensor:
+        """The same for the batch that begins behind so many samples; nothing is consumed."""
         import torch
 
-        first, last = self.consumed, self.consumed + self.global_batch
-        self.consumed = last
+        last = first + self.global_batch
         positions = torch.arange(first, last)[rank::world_size]
         epochs = positions // self.samples
         parts = [

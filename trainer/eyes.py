@@ -1,4 +1,4 @@
-"""What can be seen of a run while it runs: metrics, lines of JSON, TensorBoard, and a picture.
+"""What can be seen of a run while it runs: metrics, lines of JSON, trackers, and a picture.
 
 Each rank writes its metrics to a file; the launcher of the pod serves them all on one port (see
 `trainer.health`). Rank 0 alone writes the rest. Nothing here may stop a run: a disk that is full
@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from pathlib import Path
-from typing import Any
 
-from trainer import curve, exposition, pace
-from trainer.errors import SettingsError
+from trainer import curve, exposition, pace, trackers
 from trainer.exposition import Sample
 from trainer.health import METRICS_DIR
 from trainer.job import Job
@@ -35,13 +32,13 @@ class Eyes:
     """Told after every step, on every rank. As a context, it closes what it opened."""
 
     def __init__(self, job: Job) -> None:
-        """Raises SettingsError if TensorBoard is asked for and not installed."""
+        """Raises SettingsError if a tracker is asked for that is not installed."""
         self.job = job
         self.every = job.settings.log_every or EVERY
         self.history: list[tuple[int, float]] = []
         self.scores: list[float] = [1.0] * job.ranks.world_size
         self._first = job.ranks.rank == 0
-        self._board = _board(job.settings.tensorboard) if self._first else None
+        self._trackers = trackers.Guarded([])
         self._folder = environment().get(METRICS_DIR)
         self._warned: set[str] = set()
         self._slow_readings: dict[int, int] = {}
@@ -53,8 +50,13 @@ class Eyes:
         if self._first and self.job.settings.curve and self.history:
             picture = curve.svg(self.history, "Loss by step")
             self._write(self.job.settings.curve, picture)
-        if self._board is not None:
-            self._board.close()
+        self._trackers.close()
+
+    def open(self) -> None:
+        """Once it is known at which step the run begins."""
+        if self._first:
+            opened = trackers.open_trackers(self.job.settings, environment(), self.job.step)
+            self._trackers = trackers.Guarded(opened)
 
     def see(self, outcome: Outcome) -> None:
         """Collective at every reading: the ranks compare how fast they are."""
@@ -97,9 +99,8 @@ class Eyes:
             log.warning("step %d: held up by ranks %s: %s", self.job.step, slow, self.scores)
         if self.job.settings.jsonl is not None:
             self._write(self.job.settings.jsonl, json.dumps(line) + "\n", "a")
-        for name, value in reading.items():
-            if self._board is not None and name != "step":
-                self._board.add_scalar(f"train/{name}", value, self.job.step)
+        values = {name: value for name, value in reading.items() if name != "step"}
+        self._trackers.record(self.job.step, values | {"straggler_score": min(self.scores)})
 
     def _export(self, reading: dict[str, float]) -> None:
         if self._folder is None:
@@ -142,17 +143,3 @@ _METRICS = (
     ("shared_s", "shared_seconds", "Backward with reductions, and waiting for others.", "gauge"),
     ("skipped", "skipped_steps", "Steps without a finite loss or gradient.", "counter"),
 )
-
-
-def _board(folder: Path | None) -> Any:
-    if folder is None:
-        return None
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise SettingsError(
-            f"--tensorboard {folder}: tensorboard is not installed here ({error}); "
-            "pip install tensorboard, or leave the option out"
-        ) from error
-    return SummaryWriter(str(folder))

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer import data, model
+from trainer import model, network
 from trainer.checkpoint import CheckpointStore
+from trainer.feed import Feed, open_feed
+from trainer.hooks import LocalSgd
 from trainer.pace import Pace
 from trainer.rendezvous import Ranks
 from trainer.train_settings import TrainSettings
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
     from torch.nn.parallel import DistributedDataParallel
     from torch.optim import Optimizer
 
@@ -27,11 +28,12 @@ class Job:
     settings: TrainSettings
     ranks: Ranks
     device: torch.device
-    split: data.Split
+    feed: Feed
     network: DistributedDataParallel
+    local: LocalSgd | None
+    """With --comm-hook localsgd only."""
     optimizer: Optimizer
     scaler: torch.amp.GradScaler
-    sampler: data.GlobalSampler
     store: CheckpointStore | None
     step: int = 0
     resumed_from: int | None = None
@@ -58,23 +60,24 @@ class Job:
 
 
 def prepare(settings: TrainSettings, ranks: Ranks) -> Job:
-    """Everything that the steps need. Raises DataError or SettingsError."""
+    """Collective. Everything that the steps need. Raises DataError or SettingsError."""
     import torch
 
     torch.set_num_threads(settings.threads)
     torch.use_deterministic_algorithms(settings.deterministic)
     device = _device(ranks)
-    split = data.load(settings.model, settings.seed)
-    bare = model.build(settings.model, settings.hidden, settings.seed, split.symbols).to(device)
+    feed = open_feed(settings, ranks, device)
+    bare = model.build(settings.model, settings.hidden, settings.seed, feed.symbols).to(device)
+    wrapped, local = network.wrap(bare, feed.sample, settings, ranks)
     return Job(
         settings=settings,
         ranks=ranks,
         device=device,
-        split=split.to(device),
-        network=_wrapped(bare, settings),
+        feed=feed,
+        network=wrapped,
+        local=local,
         optimizer=torch.optim.SGD(bare.parameters(), lr=settings.lr, momentum=settings.momentum),
         scaler=torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16"),
-        sampler=data.GlobalSampler(len(split.train_x), settings.global_batch, settings.seed),
         store=_store(settings, ranks),
     )
 
@@ -94,30 +97,3 @@ def _device(ranks: Ranks) -> torch.device:
     device = torch.device("cuda", ranks.local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
-
-
-def _wrapped(bare: nn.Module, settings: TrainSettings) -> DistributedDataParallel:
-    """gradient_as_bucket_view saves a copy of all gradients."""
-    import torch
-    from torch.nn.parallel import DistributedDataParallel
-
-    body: nn.Module = torch.compile(bare) if settings.compile else bare  # type: ignore[assignment]
-    network = DistributedDataParallel(
-        body,
-        bucket_cap_mb=settings.bucket_mib,
-        gradient_as_bucket_view=True,
-    )
-    _hook(network, settings)
-    return network
-
-
-def _hook(network: DistributedDataParallel, settings: TrainSettings) -> None:
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-
-    if settings.comm_hook == "bf16":
-        network.register_comm_hook(None, default_hooks.bf16_compress_hook)
-    if settings.comm_hook == "powersgd":
-        state = powerSGD_hook.PowerSGDState(
-            process_group=None, matrix_approximation_rank=4, start_powerSGD_iter=10
-        )
-        network.register_comm_hook(state, powerSGD_hook.powerSGD_hook)

@@ -12,17 +12,22 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from trainer import hooks, profiling
 from trainer import step as stepping
 from trainer.checkpoint import Checkpoint
 from trainer.errors import PeerError
 from trainer.eyes import Eyes
 from trainer.interruption import EXIT_CODE, StopFlag, stop_on_sigterm
 from trainer.job import Job, prepare
+from trainer.network import laid_out
 from trainer.rendezvous import Ranks
 from trainer.report import Report, progress
 from trainer.train_settings import TrainSettings
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 log = logging.getLogger("muster.train")
 
@@ -36,8 +41,10 @@ def train(settings: TrainSettings, ranks: Ranks) -> Report | None:
     """
     with stop_on_sigterm() as stop:
         job = prepare(settings, ranks)
+        _advise(job)
         with _stopping_alone(stop), Eyes(job) as eyes:
             _resume(job)
+            eyes.open()
             stopped = run(job, stop, eyes)
             _save(job)
             _finish_saving(job)
@@ -76,11 +83,15 @@ def run(job: Job, stop: StopFlag, eyes: Eyes) -> bool:
     """Step until the end; True if some rank asked to stop before it."""
     settings, first = job.settings, job.step
     shown = job.ranks.rank == 0
-    with progress(settings.steps, settings.log_every, shown=shown, stream=sys.stderr) as show:
+    with (
+        progress(settings.steps, settings.log_every, shown=shown, stream=sys.stderr) as show,
+        profiling.watching(job) as traced,
+    ):
         while job.step < settings.steps:
             outcome = stepping.take(job, stop)
             if job.step == first + 1:
                 _shorten_timeout(settings)
+            traced()
             eyes.see(outcome)
             show(job.step, outcome.loss)
             if outcome.stop and job.step < settings.steps:
@@ -109,25 +120,33 @@ def _evaluate(job: Job) -> Report:
     """Loss and accuracy over the held-out samples, each rank taking its share."""
     import torch
     import torch.distributed as dist
-    from torch.nn.functional import cross_entropy
 
-    rank, world = job.ranks.rank, job.ranks.world_size
-    x, y = job.split.held_out_x[rank::world], job.split.held_out_y[rank::world].flatten()
+    loss, right = 0.0, 0.0
+    bare = job.network.module.eval()
     with torch.no_grad():
-        scores = job.network.module(x).flatten(0, -2)
-        loss = cross_entropy(scores.double(), y, reduction="sum")
-        right = (scores.argmax(1) == y).sum()
-    shared = torch.tensor([loss.item(), right.item()], dtype=torch.float64)
+        for x, y in job.feed.evaluation():
+            more = _judged(bare(laid_out(x, job.settings)), y.flatten())
+            loss, right = loss + more[0], right + more[1]
+    bare.train()
+    shared = torch.tensor([loss, right], dtype=torch.float64)
     dist.all_reduce(shared)
-    samples = job.split.held_out_y.numel()
     return Report(
-        world=world,
+        world=job.ranks.world_size,
         rank_order=job.ranks.places,
-        accuracy=round(shared[1].item() / samples, 6),
-        loss=shared[0].item() / samples,
+        accuracy=round(shared[1].item() / job.feed.held_out, 6),
+        loss=shared[0].item() / job.feed.held_out,
         steps=job.step,
         resumed_from=job.resumed_from,
     )
+
+
+def _judged(scores: Tensor, labels: Tensor) -> tuple[float, float]:
+    """Summed loss, and how many are right."""
+    from torch.nn.functional import cross_entropy
+
+    rows = scores.flatten(0, -2)
+    loss = cross_entropy(rows.double(), labels, reduction="sum")
+    return loss.item(), float((rows.argmax(1) == labels).sum())
 
 
 def _state(job: Job) -> dict[str, Any]:
@@ -136,7 +155,7 @@ def _state(job: Job) -> dict[str, Any]:
     weights, optimizer = get_state_dict(job.network, job.optimizer)
     progress = {
         "step": job.step,
-        "sampler": job.sampler.state_dict(),
+        "sampler": job.feed.sampler.state_dict(),
         "scaler": job.scaler.state_dict(),
         "model": job.settings.model,
     }
@@ -144,9 +163,16 @@ def _state(job: Job) -> dict[str, Any]:
 
 
 def _save(job: Job) -> None:
+    _average(job)
     if job.store is not None and job.store.save(job.step, _state(job)):
         verb = "saving" if job.store.under_way else "saved"
         _tell(job, "%s %s", verb, job.store.path(job.step))
+
+
+def _average(job: Job) -> None:
+    """One model for all, where domains went their own ways."""
+    if job.local is not None:
+        job.local.average(job.network)
 
 
 def _finish_saving(job: Job) -> None:
@@ -176,9 +202,17 @@ def _load(job: Job, checkpoint: Checkpoint) -> None:
         optim_state_dict=state["optimizer"],
     )
     job.step = state["progress"]["step"]
-    job.sampler.load_state_dict(state["progress"]["sampler"])
+    job.feed.sampler.load_state_dict(state["progress"]["sampler"])
+    if job.local is not None:
+        job.local.resume(job.step)
     if job.scaler.is_enabled() and state["progress"]["scaler"]:
         job.scaler.load_state_dict(state["progress"]["scaler"])
+
+
+def _advise(job: Job) -> None:
+    text = hooks.advice(job.settings, job.ranks)
+    if text:
+        _tell(job, "%s", text)
 
 
 def _where(job: Job) -> str:

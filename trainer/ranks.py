@@ -21,7 +21,7 @@ from typing import Any
 from trainer.errors import RendezvousError
 from trainer.hints import Hint, parse
 
-CARD_VERSION = 1
+CARD_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,8 @@ class Order:
     """Where each node lies, in the new order."""
     groups: tuple[int, ...]
     """The launcher's group rank of each node, in the new order."""
+    sizes: tuple[int, ...]
+    """Processes of each node, in the new order."""
     by: str
     """`hint rank`, `topology path` or `launcher`."""
     warning: str | None = None
@@ -79,7 +81,7 @@ class Order:
     @classmethod
     def decode(cls, text: str) -> Order:
         raw = json.loads(text)
-        for name in ("ranks", "places", "groups"):
+        for name in ("ranks", "places", "groups", "sizes"):
             raw[name] = tuple(raw[name])
         return cls(**raw)
 
@@ -238,6 +240,7 @@ def _over(nodes: Sequence[Node], new: Sequence[int], by: str, warning: str | Non
         ranks=tuple(new),
         places=tuple(node.place for node in nodes),
         groups=tuple(node.group_rank for node in nodes),
+        sizes=tuple(len(node.ranks) for node in nodes),
         by=by,
         warning=warning,
     )

@@ -48,6 +48,18 @@ class Ranks:
     by: str
     """What the order follows: `hint rank`, `topology path` or `launcher`."""
     backend: str
+    sizes: tuple[int, ...] = (1,)
+    """Processes of each node, in rank order."""
+    local_world_size: int = 1
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domain (`b1/r3`) that each rank lies in; empty where it is not known."""
+        return tuple(
+            place.rpartition("/")[0]
+            for place, size in zip(self.places, self.sizes, strict=True)
+            for _ in range(size)
+        )
 
 
 def init_process_group(
@@ -200,7 +212,10 @@ def _start(store: Store, worker: Worker, order: Order, backend: str, timeout: ti
         timeout=timeout,
     )
     _rewrite(rank, order.groups.index(worker.group_rank))
-    return Ranks(rank, worker.world_size, worker.local_rank, order.places, order.by, backend)
+    return Ranks(
+        rank, worker.world_size, worker.local_rank, order.places, order.by, backend,
+        order.sizes, worker.local_world_size,
+    )  # fmt: skip
 
 
 def _torch_backend(local_world_size: int) -> str:

@@ -18,6 +18,7 @@ from trainer import flight
 from trainer.errors import DivergedError
 from trainer.interruption import StopFlag
 from trainer.job import Job
+from trainer.network import laid_out
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,9 +65,9 @@ def _step(job: Job, stop: StopFlag) -> Outcome:
     with job.pace.timing("data", "own"):
         parts = _parts(job)
     total = 0.0
-    for rows in parts[:-1]:
+    for part in parts[:-1]:
         with job.pace.timing("own"), job.network.no_sync():
-            loss = _loss(job, rows)
+            loss = _loss(job, part)
             _backward(job, loss)
             total += loss.item()
     with job.pace.timing("own"):
@@ -80,7 +81,7 @@ def _step(job: Job, stop: StopFlag) -> Outcome:
         flags, finish = _agree(job, total, stop)
         _backward(job, loss)
         finish()
-    job.loss = flags[0].item() / (job.settings.global_batch * job.split.labels_each)
+    job.loss = flags[0].item() / (job.settings.global_batch * job.feed.labels_each)
     stopped, saved, seconds = flags[1:].tolist()
     world = job.ranks.world_size
     _plan_next(job, seconds / world)
@@ -99,32 +100,37 @@ def _plan_next(job: Job, seconds: float) -> None:
     job.agree_at = job.step + 1 + min(MOST_STEPS, max(1, pause))
 
 
-def _parts(job: Job) -> list[Tensor]:
-    """This rank's sample numbers, cut into micro-batches; one, perhaps empty, at least: every
-    rank takes part in the reduction.
+Part = tuple["Tensor", "Tensor"]
+"""Inputs and labels."""
+
+
+def _parts(job: Job) -> list[Part]:
+    """This rank's samples, cut into micro-batches; one, perhaps empty, at least: every rank takes
+    part in the reduction.
     """
     import torch
 
-    rows = job.sampler.next(job.ranks.rank, job.ranks.world_size).to(job.device)
-    size = job.settings.micro_batch
-    return list(torch.split(rows, size)) if size and len(rows) else [rows]
+    x, y = job.feed.next()
+    x, size = laid_out(x, job.settings), job.settings.micro_batch
+    if not size or not len(x):
+        return [(x, y)]
+    return list(zip(torch.split(x, size), torch.split(y, size), strict=True))
 
 
-def _loss(job: Job, rows: Tensor) -> Tensor:
+def _loss(job: Job, part: Part) -> Tensor:
     """Summed over the samples of one part."""
     from torch.nn.functional import cross_entropy
 
     with job.autocast():
-        scores = job.network(job.split.train_x[rows])
-    labels = job.split.train_y[rows].flatten()
-    return cross_entropy(scores.float().flatten(0, -2), labels, reduction="sum")
+        scores = job.network(part[0])
+    return cross_entropy(scores.float().flatten(0, -2), part[1].flatten(), reduction="sum")
 
 
 def _backward(job: Job, total: Tensor) -> None:
     """DDP averages gradients over ranks: the factor makes that the mean over samples, also where
     the ranks' shares of the batch are unequal.
     """
-    labels = job.settings.global_batch * job.split.labels_each
+    labels = job.settings.global_batch * job.feed.labels_each
     mean = total * (job.ranks.world_size / labels)
     job.scaler.scale(mean).backward()  # type: ignore[no-untyped-call]
 
@@ -144,16 +150,32 @@ def _agree(job: Job, total: float, stop: StopFlag) -> tuple[Tensor, Callable[[],
 
 def _update(job: Job) -> bool:
     """Step the optimizer unless something is not finite; whether it was skipped. The reduced
-    gradients are the same on all ranks, so all decide alike without asking.
+    gradients are the same on all ranks, so all decide alike without asking; where they are only
+    reduced inside domains, all ask.
     """
     job.scaler.unscale_(job.optimizer)
     good = math.isfinite(_norm(job))
+    local = job.local
+    if local is not None and local.apart(job.step + 1):
+        good = _all(good)
     if good:
         job.scaler.step(job.optimizer)
     if job.scaler.is_enabled():
         job.scaler.update()
     job.optimizer.zero_grad()
+    if local is not None and local.due(job.step + 1):
+        local.average(job.network)
     return not good
+
+
+def _all(mine: bool) -> bool:
+    """Collective. Whether it is so on every rank."""
+    import torch
+    import torch.distributed as dist
+
+    flag = torch.tensor([float(mine)])
+    dist.all_reduce(flag, dist.ReduceOp.MIN)
+    return flag.item() > 0
 
 
 def _norm(job: Job) -> float:

@@ -57,8 +57,22 @@ class TrainSettings(Settings):
     model: str = field(
         default="mlp",
         metadata=text(
-            "mlp or vit on digits, gpt on text, or MODULE:FUNCTION that returns a module taking "
-            "[n, 64] float32 to [n, 10]."
+            "mlp or vit on digits, gpt on text, or MODULE:FUNCTION that returns a module; on "
+            "digits it takes [n, 64] float32 to [n, 10]."
+        ),
+    )
+    data: str | None = field(
+        default=None,
+        metadata=text(
+            "MODULE:FUNCTION that returns two map-style datasets of (input, label) pairs, to learn "
+            "from and held out, for a --model of your own."
+        ),
+    )
+    workers: int = field(
+        default=-1,
+        metadata=text(
+            "Processes of each rank that load --data; -1 takes a rank's share of the CPUs less "
+            "one, 8 at most."
         ),
     )
     micro_batch: int = field(
@@ -88,8 +102,29 @@ class TrainSettings(Settings):
     comm_hook: str = field(
         default="none",
         metadata=text(
-            "none; bf16 halves the bytes of gradients; powersgd sends a low-rank part of them, "
-            "for links between racks that are slow."
+            "none; bf16 halves the bytes of gradients; powersgd sends a low-rank part of them; "
+            "localsgd reduces them within each rack and averages weights over racks now and then. "
+            "The last two are for slow links between racks, and change the result."
+        ),
+    )
+    local_every: int = field(
+        default=4, metadata=text("Steps between averages over racks with --comm-hook localsgd.")
+    )
+    local_warmup: int = field(
+        default=100, metadata=text("Steps that localsgd reduces over all ranks at first.")
+    )
+    cuda_graphs: bool = field(
+        default=False,
+        metadata=text(
+            "Replay the model as a CUDA graph: for small models whose kernels are shorter than "
+            "their launch. Wants an NVIDIA GPU and parts of one size."
+        ),
+    )
+    channels_last: bool = field(
+        default=False,
+        metadata=text(
+            "Keep weights and inputs [n, c, h, w] in the order NHWC, which convolutions in bf16 "
+            "and fp16 are faster in."
         ),
     )
     async_save: bool = field(
@@ -104,6 +139,27 @@ class TrainSettings(Settings):
     tensorboard: Path | None = field(
         default=None, metadata=text("Directory for TensorBoard, if that is installed.")
     )
+    mlflow: str | None = field(
+        default=None,
+        metadata=text(
+            "Tracking URI of MLflow, if that is installed: sqlite:///runs.db, or a server's. A run "
+            "that resumes in its --checkpoint-dir goes on there, too."
+        ),
+    )
+    profile: Path | None = field(
+        default=None,
+        metadata=text(
+            "Directory for a trace of each rank over five steps, of torch.profiler, as browsers "
+            "(chrome://tracing) and Perfetto show them."
+        ),
+    )
+    memory_snapshot: Path | None = field(
+        default=None,
+        metadata=text(
+            "Directory for each rank's record of GPU memory, at the end or when it runs out; see "
+            "pytorch.org/memory_viz."
+        ),
+    )
     flight_dir: Path | None = field(
         default=None,
         metadata=text(
@@ -114,10 +170,15 @@ class TrainSettings(Settings):
 
     def __post_init__(self) -> None:
         one_of("precision", self.precision, ("fp32", "bf16", "fp16"))
-        one_of("comm_hook", self.comm_hook, ("none", "bf16", "powersgd"))
-        for name in ("global_batch", "hidden", "keep", "threads", "timeout", "init_timeout"):
+        one_of("comm_hook", self.comm_hook, ("none", "bf16", "powersgd", "localsgd"))
+        for name in (*_COUNTS, "local_every"):
             at_least(name, getattr(self, name), 1)
+        at_least("workers", self.workers, -1)
+        at_least("local_warmup", self.local_warmup, 0)
         for name in ("steps", "checkpoint_every", "log_every", "lr", "momentum", "micro_batch"):
             at_least(name, getattr(self, name), 0)
         for name in ("clip", "max_bad_steps", "bucket_mib"):
             at_least(name, getattr(self, name), 0)
+
+
+_COUNTS = ("global_batch", "hidden", "keep", "threads", "timeout", "init_timeout")

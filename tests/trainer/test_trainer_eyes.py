@@ -17,9 +17,7 @@ from test_trainer_training import run
 from trainer_worlds import Process, environments, run_world
 
 from trainer.curve import svg
-from trainer.errors import SettingsError
 from trainer.exposition import Sample, render, write
-from trainer.eyes import _board
 from trainer.health import METRICS_DIR, Health
 from trainer.pace import Pace, scores, stragglers
 
@@ -185,14 +183,3 @@ def test_a_picture_that_cannot_be_written_costs_a_warning_only(tmp_path: Path) -
     changes = {"curve": tmp_path / "absent" / "curve.svg", "jsonl": tmp_path, "steps": 5}
     (report,) = run_world(tmp_path / "store", environments([1]), run, changes)
     assert report["steps"] == 5
-
-
-def test_tensorboard_that_is_not_there_is_said_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(SettingsError, match="tensorboard is not installed"):
-        _board(tmp_path)
-    assert _board(None) is None

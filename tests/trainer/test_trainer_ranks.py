@@ -205,13 +205,13 @@ class TestProperties:
         assert Order.decode(order.encode()) == order
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"v": 1}', '{"v": 1, "x": 2, "hint": null}'])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"v": 2}', '{"v": 2, "x": 2, "hint": null}'])
 def test_a_garbled_card_is_a_rendezvous_error(text: str) -> None:
     with pytest.raises(RendezvousError, match="cannot be read"):
         decode_card(text)
 
 
 def test_a_card_of_another_version_is_an_error_that_says_so() -> None:
-    text = cards([1])[0].encode().replace('"v": 1', '"v": 2')
+    text = cards([1])[0].encode().replace('"v": 2', '"v": 3')
     with pytest.raises(RendezvousError, match="same muster-train in every pod"):
         decode_card(text)

@@ -1,15 +1,19 @@
 """Ways to go faster or in less memory: what they change, and that it is not the result."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from test_trainer_training import ROUNDING, run, train
-from trainer_worlds import Process, environments, run_world
+from trainer_worlds import Process, environments, hint, run_world
 
 from trainer import data, model
 from trainer.errors import SettingsError
+from trainer.hooks import LocalSgd, advice
+from trainer.rendezvous import Ranks
+from trainer.train_settings import TrainSettings
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +38,12 @@ def test_gradients_are_reduced_once_a_step_whatever_the_parts(tmp_path: Path) ->
 
 
 def count_reductions(process: Process, changes: dict[str, Any]) -> dict[int, int]:
-    from trainer import job as jobs
+    from trainer import hooks
 
     found: dict[int, int] = {}
-    wrapped = jobs._wrapped
 
-    def counted(*args: Any) -> Any:
-        network = wrapped(*args)
+    def counted(network: Any, *_: Any) -> None:
         network.register_comm_hook(None, reduce)
-        return network
 
     def reduce(_state, bucket):  # annotated, it would have to be a GradBucket
         from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
@@ -50,7 +51,7 @@ def count_reductions(process: Process, changes: dict[str, Any]) -> dict[int, int
         found[micro] = found.get(micro, 0) + 1
         return allreduce_hook(None, bucket)
 
-    jobs._wrapped = counted
+    hooks.register = counted
     ranks = process.join_world()
     from trainer import loop
     from trainer.train_settings import TrainSettings
@@ -87,6 +88,87 @@ def test_clipping_bounds_the_step(tmp_path: Path, plain: dict[str, Any]) -> None
 def test_fp16_goes_on_after_its_scale_was_too_large(tmp_path: Path) -> None:
     report = train(tmp_path, 1, precision="fp16", max_bad_steps=30)[0]
     assert report["accuracy"] > 0.8
+
+
+class TestLocalSgd:
+    RACKS = tuple(hint(rank, f"n{rank}", "b0", f"r{rank // 2}") for rank in range(4))
+    CHANGES = {"comm_hook": "localsgd", "local_warmup": 10, "local_every": 4}  # noqa: RUF012
+
+    def test_reduces_inside_racks_and_ends_with_one_model(
+        self, tmp_path: Path, plain: dict[str, Any]
+    ) -> None:
+        envs = environments([1] * 4, list(self.RACKS))
+        found = run_world(tmp_path, envs, run_and_compare, self.CHANGES)
+        assert found[0]["groups"] == found[1]["groups"] == [0, 1]
+        assert found[2]["groups"] == found[3]["groups"] == [2, 3]
+        apart = [step for step, same in found[0]["same"].items() if not same]
+        assert apart == [n for n in range(11, 41) if (n - 10) % 4], "racks differ in between"
+        assert found[0]["report"]["accuracy"] > plain["accuracy"] - 0.05
+        assert len({json.dumps(each["report"]) for each in found}) == 1
+
+    def test_is_told_of_to_those_whose_ranks_span_racks(self, plain: dict[str, Any]) -> None:
+        def ranks(*places: str) -> Ranks:
+            return Ranks(0, 4, 0, places, "hint rank", "gloo", (2, 2), 2)
+
+        two = advice(TrainSettings(), ranks("b0/r0/n0", "b0/r1/n1"))
+        assert "2 domains (b0/r0, b0/r1)" in two
+        assert advice(TrainSettings(), ranks("b0/r0/n0", "b0/r0/n1")) is None
+        assert advice(TrainSettings(), ranks("host-a", "host-b")) is None
+        assert advice(TrainSettings(comm_hook="bf16"), ranks("r0/n0", "r1/n1")) is None
+
+    def test_a_loss_that_is_not_finite_in_one_rack_skips_the_step_in_all(
+        self, tmp_path: Path
+    ) -> None:
+        envs = environments([1, 1], list(self.RACKS[::2]))
+        changes = {**self.CHANGES, "local_warmup": 0, "model": "test_trainer_speed:fragile"}
+        found = run_world(tmp_path, envs, run, changes)
+        assert found[0] == found[1]
+        assert found[0]["accuracy"] > 0.5
+
+    def test_keeps_its_rhythm_over_a_resume(self, tmp_path: Path) -> None:
+        local = LocalSgd.__new__(LocalSgd)
+        local.warmup, local.every = 10, 4
+        assert [step for step in range(30) if local.due(step)] == [14, 18, 22, 26]
+
+
+def run_and_compare(process: Process, changes: dict[str, Any]) -> Any:
+    """Also the own group's ranks, and whether all ranks' weights are equal behind each step."""
+    import torch.distributed as dist
+
+    from trainer import step as stepping
+
+    same: dict[int, bool] = {}
+    groups: list[list[int]] = []
+    take = stepping.take
+
+    def taken(job: Any, stop: Any) -> Any:
+        outcome = take(job, stop)
+        weights = [None] * job.ranks.world_size
+        first = next(job.network.parameters())
+        dist.all_gather_object(weights, first.detach().clone())
+        same[job.step] = all(torch.equal(weights[0], each) for each in weights)
+        groups.append(dist.get_process_group_ranks(job.local.state.subgroup))
+        return outcome
+
+    stepping.take = taken
+    report = run(process, changes)
+    return {"report": report, "same": same, "groups": groups[0]}
+
+
+def fragile() -> torch.nn.Module:
+    """Loses its mind at the eighth step of rank 1."""
+    import os
+
+    net = torch.nn.Linear(64, 10)
+    seen = [0]
+
+    def break_once(_module: torch.nn.Module, x: tuple[torch.Tensor, ...]) -> Any:
+        seen[0] += 1
+        ill = seen[0] == 8 and os.environ["RANK"] == "1"
+        return (x[0] * float("nan"),) if ill else None
+
+    net.register_forward_pre_hook(break_once)
+    return net
 
 
 class TestModels:
