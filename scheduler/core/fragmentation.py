@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler.core.capacity import Bools, Frame, Ints
+from scheduler.core.cliques import KEY as CLIQUE
+from scheduler.core.cliques import Cliques
 from scheduler.core.fabric import Fabric
 
 __all__ = [
@@ -41,7 +43,7 @@ class Largest(NamedTuple):
 
     resource: str
     level: str
-    """The level's label key, or ``cluster``."""
+    """The level's label key, that of the NVLink domain, or ``cluster``."""
     size: int
     """Accelerators a pod."""
     pods: int
@@ -83,11 +85,21 @@ def largest_gang(free: Ints, domains: npt.NDArray[np.int32] | None, size: int) -
 
 
 def largest_gangs(
-    frame: Frame, fabric: Fabric, levels: Sequence[str], resources: Iterable[str], usable: Bools
+    frame: Frame,
+    fabric: Fabric,
+    levels: Sequence[str],
+    resources: Iterable[str],
+    usable: Bools,
+    cliques: Cliques | None = None,
 ) -> list[Largest]:
-    """``largest_gang`` for every resource, level (the cluster first) and size. O(R L n)."""
+    """``largest_gang`` for every resource, level (the cluster first, NVLink domains last) and size.
+
+    O(R L n).
+    """
     by_level: list[tuple[str, npt.NDArray[np.int32] | None]] = [(CLUSTER, None)]
     by_level += [(level, fabric.domains[at]) for at, level in enumerate(levels)]
+    if cliques is not None:
+        by_level.append((CLIQUE, cliques.ids))
     found = []
     for resource in sorted(resources):
         free = np.where(usable, frame.free[:, frame.column[resource]], 0)

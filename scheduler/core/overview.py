@@ -33,7 +33,7 @@ def overview(state: State) -> dict[str, Any]:
     resources = [name for name in frame.column if state.is_accelerator(name)]
     topology = state.topology()
     largest = fragmentation.largest_gangs(
-        frame, topology.fabric, topology.levels, resources, usable
+        frame, topology.fabric, topology.levels, resources, usable, state.cliques()
     )
     without_use = fragmentation.share_without_use(frame, current_mix(state), resources, usable)
     return {

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.capacity import Ledger
+from scheduler.core.cliques import Cliques
 from scheduler.core.fragmentation import (
     CLUSTER,
     SIZES,
@@ -109,6 +110,15 @@ def test_the_largest_gang_is_what_pods_put_in_one_by_one_come_to(found: list[Box
     ]
     for row in rows:
         assert row.pods == by_hand(found, row.level, row.size), row
+
+
+def test_an_nvlink_domain_is_a_level_too() -> None:
+    world = World([Box(8, used, 8, "b", "r", True) for used in (0, 2, 0)])
+    fabric = world.topology.fabric
+    cliques = Cliques(fabric, ("x", "y"), np.array([0, 0, 1], dtype=np.int32))
+    rows = largest_gangs(world.frame, fabric, LEVELS, [GPU], world.usable, cliques)
+    found = {row.size: row.pods for row in rows if row.level == "nvidia.com/gpu.clique"}
+    assert found == {1: 14, 2: 7, 4: 3, 8: 1}
 
 
 @given(clusters)

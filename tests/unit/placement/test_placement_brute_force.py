@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, event, given, settings
@@ -10,6 +12,8 @@ from placement_oracle import (
     allowed,
     asks,
     brute_force,
+    domain_of,
+    every_way,
     fabrics,
     members_of,
     objective,
@@ -54,6 +58,41 @@ def check(fabric: Fabric, ask: Ask) -> bool:
 def test_no_way_to_place_the_members_is_better(way: str, data: st.DataObject) -> None:
     fabric = data.draw(fabrics())
     event("placed" if check(fabric, data.draw(asks(fabric))) else "no room")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_of_all_ways_with_as_few_domains_the_one_that_breaks_up_least_is_chosen(
+    data: st.DataObject,
+) -> None:
+    fabric = data.draw(fabrics())
+    ask = replace(data.draw(asks(fabric)), near=None, preferred=None)
+    ways = [way for way in every_way(ask.count, ask.fits.tolist()) if allowed(fabric, ask, way)]
+    answer = place(fabric, ask)
+    if isinstance(answer, NoRoom) or not ask.per_member:
+        return
+    mine = members_of(answer)
+    equal = [way for way in ways if _domains(fabric, way) == _domains(fabric, mine)]
+    assert broken_up(fabric, ask, mine) == min(broken_up(fabric, ask, way) for way in equal)
+
+
+def _domains(fabric: Fabric, way: dict[int, int]) -> list[int]:
+    levels = range(fabric.levels)
+    return [*(len({domain_of(fabric, at, node) for node in way}) for at in levels), len(way)]
+
+
+def broken_up(fabric: Fabric, ask: Ask, way: dict[int, int]) -> list[int]:
+    """Accelerators that stay free beside members: on their nodes, then in their domains, from the
+    finest level up. Those can hold no gang that needs the node or the domain whole any more."""
+    left = {
+        node: int(ask.free[node]) - ask.per_member * way.get(node, 0)
+        for node in range(fabric.nodes)
+    }
+    harm = [sum(left[node] for node in way)]
+    for level in reversed(range(fabric.levels)):
+        used = {domain_of(fabric, level, node) for node in way}
+        harm.append(sum(left[node] for node in left if domain_of(fabric, level, node) in used))
+    return harm
 
 
 def test_no_way_is_better_in_two_thousand_puzzles(way: str) -> None:
