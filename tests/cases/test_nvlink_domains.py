@@ -63,3 +63,22 @@ def test_without_the_label_the_wish_for_a_domain_says_what_is_missing() -> None:
     story.node("n1", gpu=8)
     story.gang("A", 1, of=4, options={"nvlink-domain": "required"})
     assert "no node is in an NVLink domain" in story.reason("t/A-0")
+
+
+def test_a_required_nvlink_domain_does_not_relax_and_a_level_beside_it_does() -> None:
+    story = Story()
+    trays(story, "x", "y")
+    asked = {"topology-required": "clique", "topology-relax-after": "10s"}
+    story.gang("A", 2, of=4, options=asked)
+    story.advance(100)
+    assert story.bound == {}
+    assert "never fits" in story.reason("t/A-0")
+
+    story = Story()
+    for name, rack in (("n0", "r1"), ("n1", "r2")):
+        story.node(name, gpu=4, block="b", rack=rack, labels={CLIQUE: "x"})
+    asked = {"topology-required": "rack", "topology-relax-after": "10s"}
+    story.gang("A", 2, of=4, options=asked | {"nvlink-domain": "required"})
+    assert story.bound == {}
+    story.advance(11)
+    assert story.bound == {"t/A-0": "n0", "t/A-1": "n1"}
