@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
+from scheduler.core.presets import HOST_NAMES
 from scheduler.core.state import Turn
-from scheduler.model import Chart, GroupKey
+from scheduler.model import Chart, GroupKey, Options
 
 
 def chart_seen(turn: Turn, chart: Chart) -> None:
@@ -16,6 +19,27 @@ def chart_seen(turn: Turn, chart: Chart) -> None:
 def chart_gone(turn: Turn, key: GroupKey) -> None:
     """A topology object was deleted."""
     if turn.state.charts.pop(key, None) is not None:
+        _redraw(turn)
+
+
+def note_asker(turn: Turn, who: Hashable, options: Options | None) -> None:
+    """What a pod or a group asks for now; None where it is gone.
+
+    That nodes are a level, too, makes planning several times as long: they are one only while
+    somebody asks for it.
+    """
+    askers = turn.state.host_askers
+    asks = options is not None and not HOST_NAMES.isdisjoint(
+        (options.required, options.segment_level)
+    )
+    if asks == (who in askers):
+        return
+    before = bool(askers)
+    if asks:
+        askers[who] = None
+    else:
+        del askers[who]
+    if bool(askers) != before:
         _redraw(turn)
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-__all__ = ["PRESETS", "ZONE", "Labels", "detect", "last_word", "name_of"]
+__all__ = ["HOSTNAME", "HOST_NAMES", "PRESETS", "ZONE", "Labels", "detect", "last_word", "name_of"]
 
 ZONE = "topology.kubernetes.io/zone"
+HOSTNAME = "kubernetes.io/hostname"
+HOST_NAMES = frozenset({HOSTNAME, "hostname", "node", "nodetopology"})
+"""What requests call a node as a level; the last one is Koordinator's."""
 
 Labels = Sequence[Mapping[str, str]]
 """The labels of every node."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core import capacity, ending, gates, health, hints, ranking
+from scheduler.core import capacity, charting, ending, gates, health, hints, ranking
 from scheduler.core.booking import end_reservation, settle_doubt
 from scheduler.core.gang import Gang, Memory, Seat, Status, status
 from scheduler.core.state import State, Turn
@@ -57,6 +57,7 @@ def watch_lost(turn: Turn, name: str) -> None:
 
 def group_seen(turn: Turn, group: Group) -> None:
     """A PodGroup was added or changed."""
+    charting.note_asker(turn, group.key, group.options)
     if turn.state.groups.get(group.key) != group:
         turn.state.groups[group.key] = group
         _reclassify(turn, group.key)
@@ -64,6 +65,7 @@ def group_seen(turn: Turn, group: Group) -> None:
 
 def group_gone(turn: Turn, key: GroupKey) -> None:
     """A PodGroup was deleted."""
+    charting.note_asker(turn, key, None)
     if turn.state.groups.pop(key, None) is not None:
         _reclassify(turn, key)
 
@@ -95,6 +97,7 @@ def pod_seen(turn: Turn, pod: Pod) -> None:
     if namesake is not None and namesake != pod.uid:
         pod_gone(turn, namesake)
     state.pods[pod.uid] = pod
+    charting.note_asker(turn, pod.uid, pod.declaration.options if pod.declaration else None)
     state.by_name[pod.namespace, pod.name] = pod.uid
     state.passed.pop(pod.uid, None)
     _list_user(state, before, pod)
@@ -109,6 +112,7 @@ def pod_gone(turn: Turn, uid: str) -> None:
     pod = state.pods.pop(uid, None)
     if pod is None:
         return
+    charting.note_asker(turn, uid, None)
     if state.by_name.get((pod.namespace, pod.name)) == uid:
         del state.by_name[pod.namespace, pod.name]
     _list_user(state, pod, None)

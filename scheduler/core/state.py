@@ -85,6 +85,8 @@ class State:
     by_name: dict[tuple[str, str], str] = field(default_factory=dict)
     groups: dict[GroupKey, Group] = field(default_factory=dict)
     charts: dict[GroupKey, Chart] = field(default_factory=dict)
+    host_askers: dict[Hashable, None] = field(default_factory=dict)
+    """Pods and groups that ask for one node as a level."""
     users: dict[GroupKey, dict[str, None]] = field(default_factory=dict)
     """Group -> uids of the pods that name it."""
     gangs: dict[GangKey, Gang] = field(default_factory=dict)
@@ -195,7 +197,9 @@ class State:
         """The tree of domains as the nodes are labelled now."""
         if self.topology_kept is None or self.topology_at != self.ledger.shape_version:
             nodes = list(self.ledger.nodes())
-            self.topology_kept = Topology.of(nodes, self.settings.levels, self.charts.values())
+            self.topology_kept = Topology.of(
+                nodes, self.settings.levels, self.charts.values(), hosts=bool(self.host_askers)
+            )
             self.topology_at = self.ledger.shape_version
         return self.topology_kept
 

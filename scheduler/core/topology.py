@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scheduler.core import presets
 from scheduler.core.charts import TIER, Charted, charted
 from scheduler.core.fabric import Fabric
-from scheduler.core.presets import last_word, name_of
+from scheduler.core.presets import HOST_NAMES, HOSTNAME, last_word, name_of
 from scheduler.model import Chart, Node
 
 __all__ = ["Path", "Topology"]
@@ -43,17 +43,26 @@ class Topology:
     """Where the levels come from, for people; "" if there are none."""
 
     @classmethod
-    def of(cls, nodes: Iterable[Node], stated: Sequence[str], charts: Iterable[Chart]) -> Topology:
+    def of(
+        cls,
+        nodes: Iterable[Node],
+        stated: Sequence[str],
+        charts: Iterable[Chart],
+        *,
+        hosts: bool = False,
+    ) -> Topology:
         """The topology with the levels that are stated, else those of topology objects, else those
-        of the labels that nodes carry."""
+        of the labels that nodes carry; with ``hosts``, a node by itself is the finest of them."""
         known = list(nodes)
         said = charted(charts, known)
         source, levels = "the settings", tuple(stated)
         if not levels and said.levels:
-            source, levels = said.source, said.levels
+            source, levels = said.source, _without_hosts(said.levels)
         elif not levels:
             preset, levels = presets.detect([node.labels for node in known])
             source = f"labels of nodes ({preset})" if levels else ""
+        if hosts and HOSTNAME not in levels:
+            levels = (*levels, HOSTNAME)
         return cls.build(known, levels, said, source)
 
     @classmethod
@@ -106,6 +115,8 @@ class Topology:
             if found:
                 return found[0] if len(found) == 1 else None
         key = self.other_names.get(level_text) or self._tier_within(level_text)
+        if not key and level_text in HOST_NAMES:
+            key = HOSTNAME
         return self.levels.index(key) if key in self.levels else None
 
     def _tier_within(self, level_text: str) -> str:
@@ -118,9 +129,18 @@ class Topology:
 
 
 def _values(node: Node, levels: Sequence[str], said: Charted) -> tuple[str, ...]:
-    if not said.labels:
+    if not said.labels and HOSTNAME not in levels:
         return tuple([node.labels.get(level, "") for level in levels])
-    return tuple([said.label(node, level) for level in levels])
+    return tuple([said.label(node, level) or _own_name(node, level) for level in levels])
+
+
+def _own_name(node: Node, level: str) -> str:
+    return node.name if level == HOSTNAME else ""
+
+
+def _without_hosts(levels: tuple[str, ...]) -> tuple[str, ...]:
+    """Objects often end with the hostname; it costs time, and is there when somebody asks."""
+    return levels[:-1] if levels[-1] == HOSTNAME else levels
 
 
 def _number(

@@ -41,6 +41,7 @@ def pod(obj: Mapping[str, Any], digest: tuple[bytes, ...] = ()) -> Pod:
     faults = Faults()
     reading = dialects.declaration(source)
     faults.note(reading.fault)
+    place = index(source, faults)
     return Pod(
         namespace=namespace,
         name=meta["name"],
@@ -60,10 +61,11 @@ def pod(obj: Mapping[str, Any], digest: tuple[bytes, ...] = ()) -> Pod:
         anti_affinity=anti_affinity(spec, faults),
         nominate_because=outside_allow_list(spec),
         declaration=reading.declaration,
-        index=index(source, faults),
+        index=place.value,
         owner=owner(meta, labels, annotations),
         hint=text(annotations.get(_HINT)),
         fault=faults.joined(),
+        warnings=place.warnings,
         digest=digest,
     )
 

@@ -26,6 +26,8 @@ _TOPOLOGY: Table = {
     _PREFIX + "topology-preferred-placement": ("preferred", values.level),
     _PREFIX + "segment-size": ("segment_size", values.count),
     _PREFIX + "segment-topology-required-placement": ("segment_level", values.level),
+    _PREFIX + "segment-topology-preferred-placement": ("", values.level),
+    _PREFIX + "topology": ("", values.group_name),
 }
 TOPOLOGY = tuple(_TOPOLOGY)
 """Annotations that :func:`read_topology` reads."""
@@ -70,6 +72,8 @@ def _constraint(value: object) -> Options | Fault:
         {
             "requiredTopologyLevel": ("required", _level),
             "preferredTopologyLevel": ("preferred", _level),
+            "segmentSize": ("segment_size", values.count),
+            "segmentRequiredTopologyLevel": ("segment_level", _level),
         },
     )
 

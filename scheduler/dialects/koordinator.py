@@ -77,13 +77,35 @@ def read_topology(annotations: Json) -> Options | Fault:
     spec = values.json_value(stated)
     if not isinstance(spec, dict):
         return Fault(f"{_TOPOLOGY}: {quoted(stated)} is not a JSON object")
-    found = Options()
+    rules = []
     for at, rule in enumerate(map(mapping, sequence(spec.get("gatherStrategy")))):
         options = _rule(rule)
         if isinstance(options, Fault):
             return Fault(f"{_TOPOLOGY}: gatherStrategy[{at}]: {options.reason}")
-        found = lay(found, options)
+        rules.append(options)
+    return _together(rules)
+
+
+def _together(rules: list[Options]) -> Options | Fault:
+    """All rules, whatever their order: of several levels of a kind the finest counts.
+
+    Who shares a block shares its spine. How layers lie in each other is known of these alone.
+    """
+    required = {rule.required for rule in rules} - {""}
+    unknown = required - _FINENESS.keys()
+    if len(required) > 1 and unknown:
+        names = ", ".join(sorted(unknown))
+        return Fault(f"{_TOPOLOGY}: several layers must be shared, and {names} is not known")
+    preferred = {rule.preferred for rule in rules} - {""}
+    found = Options(required=_finest(required), preferred=_finest(preferred))
+    for rule in rules:
+        segments = Options(segment_size=rule.segment_size, segment_level=rule.segment_level)
+        found = lay(found, segments)
     return found
+
+
+def _finest(layers: set[str]) -> str:
+    return max(sorted(layers), key=lambda layer: _FINENESS.get(layer, -1), default="")
 
 
 def _named(source: PodSource) -> Found:
@@ -129,6 +151,14 @@ def _rule(rule: Json) -> Options | Fault:
 def _layer(value: object) -> str | Fault:
     return values.level(layer_name(value) if isinstance(value, str) else value)
 
+
+_FINENESS = {
+    layer: at
+    for at, layer in enumerate(
+        ("region", "zone", "datacenter", "core", "spine", "block", "leaf", "rack", "accelerator")
+    )
+}
+"""Layers that people have, the broadest first."""
 
 _RULE = {
     "layer": _layer,

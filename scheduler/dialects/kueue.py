@@ -12,7 +12,7 @@ from scheduler.dialects.fields import Fault, Json, mapping
 from scheduler.dialects.laying import lay
 from scheduler.dialects.source import Found, PodSource
 from scheduler.dialects.source import no_group as read_group
-from scheduler.dialects.tables import Table, read_table, read_values
+from scheduler.dialects.tables import Table, one_of, read_table, read_values
 from scheduler.model import Declaration, Options
 
 __all__ = ["KINDS", "NAME", "OWNERS", "TOPOLOGY", "read_group", "read_pod", "read_topology"]
@@ -25,6 +25,7 @@ _KIND = "Workload.kueue.x-k8s.io"
 _PREFIX = "kueue.x-k8s.io/"
 _GROUP = _PREFIX + "pod-group-name"
 _TOTAL = _PREFIX + "pod-group-total-count"
+_FAST = _PREFIX + "pod-group-fast-admission"
 _LAYERS = _PREFIX + "podset-slice-required-topology-constraints"
 
 _TOPOLOGY: Table = {
@@ -32,6 +33,8 @@ _TOPOLOGY: Table = {
     _PREFIX + "podset-preferred-topology": ("preferred", values.level),
     _PREFIX + "podset-slice-required-topology": ("segment_level", values.level),
     _PREFIX + "podset-slice-size": ("segment_size", values.count),
+    _PREFIX + "podset-unconstrained-topology": ("", one_of("true", "false")),
+    _PREFIX + "podset-group-name": ("", values.name),
 }
 TOPOLOGY = (*_TOPOLOGY, _LAYERS)
 """Annotations that :func:`read_topology` reads."""
@@ -48,7 +51,10 @@ def read_pod(source: PodSource) -> Found:
     total = values.count(source.value(_TOTAL))
     if isinstance(total, Fault):
         return Fault(f"{_TOTAL}: {total.reason}")
-    return Declaration(name, NAME, Options(min_available=total, size=total), kind=_KIND)
+    # Its pods may come one after the other then, as those of a StatefulSet do.
+    first = 1 if source.annotations.get(_FAST) == "true" and total > 1 else None
+    options = Options(min_available=total, size=total, first=first)
+    return Declaration(name, NAME, options, kind=_KIND)
 
 
 def read_topology(annotations: Json) -> Options | Fault:

@@ -23,11 +23,21 @@ def read_pod(source: PodSource) -> Found:
     """The PodGroup that the pod names: a gang's name, or an object's of up to 253 characters."""
     group = source.spec.get("schedulingGroup")
     if group is None:
-        return None
+        return _of_1_35(source)
     name = mapping(group).get("podGroupName")
     if not isinstance(name, str) or not (is_label_value(name) or is_object_name(name)):
         return Fault(f"{_FIELD}: {quoted(name)} is not the name of an object")
     return Declaration(name, NAME, group=GroupKey(KIND, source.namespace, name), kind=KIND)
+
+
+def _of_1_35(source: PodSource) -> Fault | None:
+    """A reference that Kubernetes has dropped since: better held than started in part."""
+    if source.spec.get("workloadRef") is None:
+        return None
+    return Fault(
+        "spec.workloadRef: the Workload of Kubernetes 1.35 is not read; name the gang with"
+        " muster.scheduler/gang and muster.scheduler/min-available"
+    )
 
 
 def read_group(obj: Json) -> GroupTerms:

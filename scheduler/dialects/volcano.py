@@ -158,7 +158,8 @@ def _job(spec: Json) -> Options | Fault:
     if isinstance(least, Fault):
         return least
     parts = []
-    for at, task in enumerate(map(mapping, sequence(spec.get("tasks")))):
+    tasks = list(map(mapping, sequence(spec.get("tasks"))))
+    for at, task in enumerate(tasks):
         part = _task(task, f"spec.tasks[{at}].")
         if isinstance(part, Fault):
             return part
@@ -166,7 +167,31 @@ def _job(spec: Json) -> Options | Fault:
     found = options(parts)
     if found is None:
         return Fault("spec.tasks: have no pods")
-    return _at_least(found, least.min_available)
+    near, segments = _near(spec, "spec."), _partitions(tasks)
+    if isinstance(near, Fault) or isinstance(segments, Fault):
+        return near if isinstance(near, Fault) else segments
+    return lay(lay(_at_least(found, least.min_available), near), segments)
+
+
+def _near(spec: Json, path: str) -> Options | Fault:
+    return read_table(spec, {"networkTopology": (ALL, _topology)}, path)
+
+
+def _partitions(tasks: list[Json]) -> Options | Fault:
+    """Partitions of a task that must each share a tier, if one task alone has them."""
+    for at, task in enumerate(tasks):
+        policy = mapping(task.get("partitionPolicy"))
+        if not policy:
+            continue
+        path = f"spec.tasks[{at}].partitionPolicy."
+        found = read_values(policy, {"partitionSize": replicas(0)}, path)
+        near = _near(policy, path)
+        if isinstance(found, Fault) or isinstance(near, Fault):
+            return found if isinstance(found, Fault) else near
+        alone = len(tasks) == 1 and found["partitionSize"] and near.required
+        size = found["partitionSize"] if alone else None
+        return Options(segment_size=size, segment_level=near.required if alone else "")
+    return Options()
 
 
 def _at_least(found: Options, stated: int | None) -> Options:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.charts import charted
+from scheduler.core.presets import HOSTNAME
 from scheduler.core.topology import Topology
 from scheduler.model import Chart, ChartLevel, ChartMember, GroupKey, Node, Requirement
 
@@ -154,3 +155,16 @@ def test_every_node_is_in_a_tree_of_domains_whatever_the_objects_say(data: st.Da
         assert path == again.path(node)
         gaps = [value is None for value in path]
         assert gaps == sorted(gaps), "a domain below none"
+
+
+def test_a_node_is_a_level_only_where_somebody_asks() -> None:
+    nodes = [Node("a", labels={"zone": "z"}), Node("b", labels={HOSTNAME: "h", "zone": "z"})]
+    lists = [listed("zone", HOSTNAME)]
+    assert Topology.of(nodes, (), lists).levels == ("zone",)
+    assert Topology.of(nodes, (), lists).resolve("node") is None
+    asked = Topology.of(nodes, (), lists, hosts=True)
+    assert asked.levels == ("zone", HOSTNAME)
+    assert [asked.path(node.name) for node in nodes] == [("z", "a"), ("z", "h")]
+    assert {asked.resolve(name) for name in (HOSTNAME, "hostname", "node", "nodetopology")} == {1}
+    assert Topology.of(nodes, (HOSTNAME,), ()).levels == (HOSTNAME,)
+    assert Topology.of(nodes, ("corp/node",), (), hosts=True).resolve("node") == 0

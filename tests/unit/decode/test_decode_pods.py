@@ -151,6 +151,7 @@ BY_PRECEDENCE = [
     "kueue.x-k8s.io/pod-group-pod-index",
     "gang.scheduling.koordinator.sh/network-topology-index",
     "volcano.sh/task-index",
+    "apps.kubernetes.io/pod-index",
 ]
 
 
@@ -165,6 +166,7 @@ def test_the_index_comes_from_the_first_key_that_is_there(at: int) -> None:
 def test_a_controllers_label_that_is_no_index_is_none_and_no_fault(text: str) -> None:
     pod = read(labels={COMPLETION: text, REPLICA: "3"})
     assert (pod.index, pod.fault) == (None, "")
+    assert [text.partition(":")[0] for text in pod.warnings] == [COMPLETION]
 
 
 @pytest.mark.parametrize("text", ["007", "-1", "x", ""])
@@ -177,6 +179,46 @@ def test_our_own_index_that_cannot_be_read_is_a_fault(text: str) -> None:
 def test_an_annotation_wins_over_a_label() -> None:
     assert read(labels={COMPLETION: "1"}, annotations={COMPLETION: "2"}).index == 2
     assert read(index=0, labels={"muster.scheduler/index": "5"}).index == 0
+
+
+KAI_POINTER = "kai.scheduler/pod-index-label"
+KUEUE_POINTER = "kueue.x-k8s.io/pod-group-pod-index-label"
+OFFSET = "kueue.x-k8s.io/pod-index-offset"
+
+
+@pytest.mark.parametrize("pointer", [KAI_POINTER, KUEUE_POINTER])
+def test_an_annotation_may_name_the_label_with_the_index(pointer: str) -> None:
+    labels = {"corp/place": "4", COMPLETION: "1"}
+    assert read(labels=labels, annotations={pointer: "corp/place"}).index == 4
+    assert read(labels=labels, annotations={pointer: ""}).index == 1
+    assert read(index=2, labels=labels, annotations={pointer: "corp/place"}).index == 2
+
+
+def test_a_named_label_that_is_not_there_is_no_index_and_told() -> None:
+    pod = read(labels={COMPLETION: "1"}, annotations={KAI_POINTER: "corp/place"})
+    assert (pod.index, pod.fault) == (None, "")
+    assert pod.warnings == ("corp/place: null is not a whole number from 0 to 1000000",)
+
+
+@pytest.mark.parametrize(
+    ("index", "offset", "wanted", "warned"),
+    [("3", "1", 2, False), ("1", "1", 0, False), ("3", "0", 3, False), ("0", "1", 0, True)],
+)
+def test_an_index_that_begins_elsewhere_is_counted_from_0(
+    index: str, offset: str, wanted: int, warned: bool
+) -> None:
+    pod = read(labels={REPLICA: index}, annotations={OFFSET: offset})
+    assert (pod.index, bool(pod.warnings), pod.fault) == (wanted, warned, "")
+
+
+def test_an_offset_that_cannot_be_read_is_told_and_left_out() -> None:
+    pod = read(labels={REPLICA: "3"}, annotations={OFFSET: "one"})
+    assert pod.index == 3
+    assert pod.warnings[0].startswith(f'{OFFSET}: "one" is not a whole number')
+
+
+def test_our_own_index_is_taken_as_it_is() -> None:
+    assert read(index=3, annotations={OFFSET: "1"}).index == 3
 
 
 # ── What it asks for ──

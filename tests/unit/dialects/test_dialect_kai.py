@@ -111,6 +111,7 @@ def test_a_value_that_cannot_be_read_is_named(key: str, value: str) -> None:
             Options(required="topo/rack"),
         ),
         ({"topology-preferred-placement": "topo/rack"}, Options(preferred="topo/rack")),
+        ({"segment-topology-preferred-placement": "topo/rack"}, Options()),
         (
             {"segment-size": "2", "segment-topology-required-placement": "topo/rack"},
             Options(segment_size=2, segment_level="topo/rack"),
@@ -123,3 +124,9 @@ def test_topology_counts_on_the_pods_of_any_workload(
 ) -> None:
     stated = {PREFIX + key: value for key, value in keys.items()}
     assert declared(annotated(job_pod("train", 0), stated)).options == options
+
+
+def test_segments_may_stand_in_the_pod_group() -> None:
+    near = {"segmentSize": 4, "segmentRequiredTopologyLevel": "topo/rack"}
+    found = group(kai_group({"minMember": 16, "topologyConstraint": near}))
+    assert found.options == Options(min_available=16, segment_size=4, segment_level="topo/rack")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -149,6 +150,17 @@ def test_a_bad_annotation_of_a_pod_group_is_its_fault() -> None:
             '{"gatherStrategy":[{"layer":"topo/rack","strategy":"MustGather"}]}',
             Options(required="topo/rack"),
         ),
+        (
+            '{"gatherStrategy":[{"layer":"BlockLayer","strategy":"MustGather"},'
+            '{"layer":"SpineLayer","strategy":"MustGather"}]}',
+            Options(required="block"),
+        ),
+        (
+            '{"gatherStrategy":[{"layer":"AcceleratorLayer","strategy":"PreferGather"},'
+            '{"layer":"BlockLayer","strategy":"PreferGather"},'
+            '{"layer":"SpineLayer","strategy":"MustGather"}]}',
+            Options(required="spine", preferred="accelerator"),
+        ),
     ],
 )
 def test_gathering_is_a_required_or_preferred_level(spec: str, options: Options) -> None:
@@ -159,3 +171,9 @@ def test_gathering_is_a_required_or_preferred_level(spec: str, options: Options)
 def test_the_index_is_a_rank() -> None:
     pod = annotated(koordinator("A-0"), {PREFIX + "network-topology-index": "3"})
     assert read(pod).index == 3
+
+
+def test_two_layers_that_must_be_shared_have_to_be_known() -> None:
+    rules = [{"layer": layer, "strategy": "MustGather"} for layer in ("BlockLayer", "corp/hall")]
+    stated = {PREFIX + "network-topology-spec": json.dumps({"gatherStrategy": rules})}
+    assert "corp/hall is not known" in fault(annotated(koordinator("A-0"), stated))

@@ -39,6 +39,8 @@ def test_the_groups_name_may_be_an_annotation() -> None:
         (TOTAL, "all"),
         (PREFIX + "podset-required-topology", ""),
         (PREFIX + "podset-slice-size", "x"),
+        (PREFIX + "podset-unconstrained-topology", "yes"),
+        (PREFIX + "podset-group-name", ""),
         (LAYERS, "x"),
         (LAYERS, "[]"),
         (LAYERS, '[{"topology":"rack"}]'),
@@ -77,3 +79,14 @@ def test_topology_counts_on_the_pods_of_any_workload(
 ) -> None:
     stated = {PREFIX + key: value for key, value in keys.items()}
     assert declared(annotated(job_pod("train", 0), stated)).options == options
+
+
+@pytest.mark.parametrize(("value", "first"), [("true", 1), ("false", None), ("x", None)])
+def test_pods_that_are_admitted_at_once_may_come_one_by_one(value: str, first: int | None) -> None:
+    pod = annotated(kueue(0, 3), {PREFIX + "pod-group-fast-admission": value})
+    assert declared(pod).options == Options(min_available=3, size=3, first=first)
+
+
+def test_a_group_of_one_has_no_phases() -> None:
+    pod = annotated(kueue(0, 1), {PREFIX + "pod-group-fast-admission": "true"})
+    assert declared(pod).options == Options(min_available=1, size=1)

@@ -175,3 +175,48 @@ def test_a_job(spec: dict[str, Any], options: Options) -> None:
 )
 def test_a_job_that_cannot_be_used_says_where(spec: dict[str, Any], path: str) -> None:
     assert group(volcano_job(spec)).fault.startswith(path)
+
+
+HARD = {"mode": "hard", "highestTierName": "rack"}
+
+
+def task(replicas: int, **more: object) -> dict[str, object]:
+    return {"name": "worker", "replicas": replicas, **more}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "options"),
+    [
+        (
+            [task(8, partitionPolicy={"partitionSize": 4, "networkTopology": HARD})],
+            Options(min_available=8, size=8, segment_size=4, segment_level="rack"),
+        ),
+        (
+            [task(8, partitionPolicy={"partitionSize": 4, "networkTopology": {"mode": "soft"}})],
+            Options(min_available=8, size=8),
+        ),
+        (
+            [
+                task(8, partitionPolicy={"partitionSize": 4, "networkTopology": HARD}),
+                {"name": "master", "replicas": 1},
+            ],
+            Options(min_available=9, size=9),
+        ),
+    ],
+    ids=["alone", "soft", "with others"],
+)
+def test_partitions_of_the_only_task_are_segments(
+    tasks: list[dict[str, object]], options: Options
+) -> None:
+    assert terms(volcano_job({"tasks": tasks})) == options
+
+
+def test_a_job_asks_for_its_topology_too() -> None:
+    spec = {"tasks": [task(2)], "networkTopology": {"mode": "hard", "highestTierAllowed": 2}}
+    assert terms(volcano_job(spec)).required == "volcano-tier-2"
+
+
+def test_a_partition_that_cannot_be_read_is_the_jobs_fault() -> None:
+    policy = {"partitionSize": "four", "networkTopology": HARD}
+    found = group(volcano_job({"tasks": [task(8, partitionPolicy=policy)]}))
+    assert found.fault.startswith("spec.tasks[0].partitionPolicy.partitionSize: ")

@@ -219,3 +219,12 @@ def test_every_dialect_has_its_own_name_and_kinds() -> None:
     kinds = [kind for dialect in dialects.DIALECTS for kind in dialect.KINDS]
     assert len(set(names)) == len(names)
     assert len(set(kinds)) == len(kinds)
+
+
+def test_a_workload_of_1_35_is_held_until_a_gang_is_named() -> None:
+    ref = {"workloadRef": {"name": "w", "podGroup": "workers"}}
+    pod = read(spec=ref)
+    assert pod.fault.startswith("spec.workloadRef: ")
+    assert "muster.scheduler/gang" in pod.fault
+    named = read(gang="A", min=2, spec=ref)
+    assert (named.fault, named.declaration and named.declaration.name) == ("", "A")

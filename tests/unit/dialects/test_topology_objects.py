@@ -299,3 +299,49 @@ def test_node_names_may_be_listed() -> None:
     story.object(group)
     start(story, pods)
     assert sorted(story.bound.values()) == ["b1r1n2", "b2r2n1"]
+
+
+# ── one node as a level ──
+
+
+@pytest.mark.parametrize("name", ["kubernetes.io/hostname", "hostname", "node"])
+def test_a_gang_may_ask_for_one_node(name: str) -> None:
+    story = Story()
+    story.node("n1", gpu=4, block="b1", rack="r1")
+    story.node("n2", gpu=8, block="b1", rack="r1")
+    story.pod("t/first", gpu=2)
+    for pod in asking(name):
+        pod["spec"]["containers"][0]["resources"] = {"limits": {made.GPU: "4"}}
+        story.put_pod(pod)
+    assert {story.bound["t/a-0"], story.bound["t/a-1"]} == {"n2"}
+    assert story.effects("bind")[-1]["hint"]["levels"][-1] == HOST
+
+
+def test_it_is_no_level_once_nobody_asks() -> None:
+    story = site()
+    for pod in asking("node", size=1):
+        story.put_pod(pod)
+    assert story.effects("bind")[-1]["hint"]["levels"] == [HOST]
+    story.delete("t/a-0")
+    story.pod("t/b", gang="B", min=1, gpu=8)
+    assert story.effects("bind")[-1]["hint"]["levels"] == []
+
+
+def test_a_gang_that_no_node_can_take_whole_is_held() -> None:
+    story = site()
+    assert start(story, asking("node")) == set()
+    assert "in one hostname" in story.reason("t/a-0")
+
+
+def test_kueues_slices_may_be_nodes() -> None:
+    keys = {
+        "kueue.x-k8s.io/podset-slice-required-topology": HOST,
+        "kueue.x-k8s.io/podset-slice-size": "2",
+    }
+    story = Story()
+    for number in range(4):
+        story.node(f"n{number}", gpu=8, block="b1", rack="r1")
+    for at in range(4):
+        story.put_pod(made.pod(f"a-{at}", gang="A", min=4, index=at, gpu=4, annotations=keys))
+    assert story.bound["t/a-0"] == story.bound["t/a-1"] != story.bound["t/a-2"]
+    assert story.bound["t/a-2"] == story.bound["t/a-3"]
