@@ -49,6 +49,9 @@ e2e: $(STAMP) ## Only the tests on the real control plane
 	$(BIN)/python -m tests.e2e.controlplane.build
 	$(BIN)/pytest -m e2e
 
+test-versions: $(STAMP) ## The core of e2e on Kubernetes 1.34 to 1.37 (each is built once: half an hour of two cores)
+	$(BIN)/python -m tests.e2e.minors
+
 check: $(STAMP) ## Format, lint, types, layers (no tests)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -101,6 +104,11 @@ docs-check: $(STAMP) ## Docs name only what is there, the reference is up to dat
 	$(BIN)/python -m docs.generate --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	$(BIN)/pytest -q tests/unit/docs
+
+MANIFEST_TESTS := deploy packages examples rights monitoring scripts
+manifests-check: $(STAMP) ## Manifests, chart, examples, rights and alerts, on a real API server
+	$(BIN)/python -m tests.e2e.controlplane.build
+	$(BIN)/pytest -q tests/unit/deploy $(MANIFEST_TESTS:%=tests/e2e/test_%.py)
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate --generate-hashes --custom-compile-command "make lock"
 lock: $(STAMP) ## Pin all dependencies anew (newest versions that pyproject.toml allows)
