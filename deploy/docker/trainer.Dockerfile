@@ -2,7 +2,8 @@
 #   docker build -f deploy/docker/trainer.Dockerfile -t muster-trainer:0.1.0 .
 # The base is the newest patch, with its security fixes. To make the very same image again, name the
 # one that it was made from: --build-arg PYTHON=python:3.13-slim@sha256:…
-# The wheels of torch bring CUDA and NCCL along; the driver comes from the node.
+# The wheels of torch bring CUDA and NCCL along, 5.9 GB unpacked; the driver comes from the node. They
+# are a layer below Muster's own code, so that nodes which had an older image pull the code alone.
 ARG PYTHON=python:3.13-slim
 FROM ${PYTHON} AS packages
 COPY locks/trainer.txt /tmp/lock.txt
