@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.controlplane.client import Client, Object, wait_until
 from tests.e2e.controlplane.cluster import Cluster, ControlPlane
-from tests.e2e.controlplane.objects import create_nodes, fleet
+from tests.e2e.controlplane.objects import create_nodes, fleet, pod
 from tests.e2e.controlplane.scheduler import Scheduler
 from tests.e2e.definitions import serve
 from tests.e2e.ecosystems import (
@@ -18,14 +18,18 @@ from tests.e2e.ecosystems import (
     GANG_CYCLES,
     HAS_NATIVE,
     LATE,
+    MEMBERS,
     NATIVE_API,
     Declared,
     coscheduling,
+    definition,
 )
 from tests.e2e.gangs import rack_of, scheduled_message
 from tests.e2e.muster import MusterProcess, start_muster_scheduler
 
 pytestmark = pytest.mark.e2e
+
+HYPERNODE = "topology.volcano.sh/v1alpha1/HyperNode"
 
 native_only = pytest.mark.skipif(
     not HAS_NATIVE, reason="Kubernetes has PodGroups of its own from 1.36 on"
@@ -152,3 +156,60 @@ def test_a_kind_of_pod_group_that_appears_later_is_picked_up(
 ) -> None:
     """Defined when Muster ran already; its gangs wait until their PodGroup can be read."""
     assert_starts_whole(client, namespace, muster, coscheduling(namespace))
+
+
+def ringed(namespace: str) -> Declared:
+    """Eight members that must share a HyperNode of the tier that is called ``ring``."""
+    near = {"mode": "hard", "highestTierName": "ring"}
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "ringed", "namespace": namespace},
+        "spec": {"minMember": MEMBERS, "networkTopology": near},
+    }
+    named = {"scheduling.k8s.io/group-name": "ringed"}
+    members = [
+        pod(f"ringed-{at}", namespace, annotations=named, gpus=8, scheduler="muster")
+        for at in range(MEMBERS)
+    ]
+    return Declared(members, [group])
+
+
+def ring(name: str, pattern: str) -> Object:
+    """A HyperNode that cuts across all racks."""
+    members = [{"type": "Node", "selector": {"regexMatch": {"pattern": pattern}}}]
+    return {
+        "apiVersion": HYPERNODE.rpartition("/")[0],
+        "kind": "HyperNode",
+        "metadata": {"name": name},
+        "spec": {"tier": 1, "tierName": "ring", "members": members},
+    }
+
+
+def levels(muster: MusterProcess) -> list[str]:
+    found: list[str] = json.loads(muster.get("/v1/status"))["levels"]
+    return found
+
+
+def test_a_tier_of_hypernodes_that_appears_later_is_what_a_gang_has_waited_for(
+    client: Client, namespace: str, muster: MusterProcess, scheduler: Scheduler
+) -> None:
+    """Held while nobody knows the level; placed by it as soon as HyperNodes say what it is."""
+    gang = ringed(namespace)
+    client.create_all([*gang.objects, *gang.pods])
+    wait_until(
+        lambda: "'ring' is unknown" in str(only_gang(muster, namespace)),
+        60,
+        what="the gang is held for a level that nobody knows",
+    )
+    assert nodes_of(client, namespace) == {}
+    before = levels(muster)
+
+    serve(client, definition("HyperNode", "topology.volcano.sh", "v1alpha1", scope="Cluster"))
+    client.create_all([ring("even", "n[02468]$"), ring("odd", "n[13579]$")])
+
+    wait_until(lambda: len(nodes_of(client, namespace)) == MEMBERS, 60, what="all are bound")
+    assert len({int(node[-1]) % 2 for node in nodes_of(client, namespace).values()}) == 1
+    assert levels(muster) == ["volcano-tier-1"]
+    client.delete_all(HYPERNODE)
+    wait_until(lambda: levels(muster) == before, 30, what="the tier is gone again")
