@@ -152,7 +152,7 @@ class Plane:
     @contextmanager
     def muster(self) -> Iterator[MusterProcess]:
         """Muster, ready, while the block lasts."""
-        names = ("--scheduler-name", "muster-plain")
+        names = ("--scheduler-name", "muster", "--scheduler-name", "muster-plain")
         muster = MusterProcess(self.cluster, None, names, kubeconfig=self.muster_kubeconfig)
         muster.start()
         try:

@@ -20,6 +20,8 @@ from benchmarks.cluster_samples import GangResult, Sample
 from benchmarks.cluster_timeline import Timeline
 
 PODS_PER_NODE = NODE_GPUS // MEMBER_GPUS
+SETTLE_S = 15.0
+"""For what an earlier measurement left to do; on a quiet machine it takes two or three seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def measure(
     batch = requests(arm, load, plane.namespace)
     kubelet = plane.kubelet() if load.is_churn else nullcontext()
     with kubelet, Timeline(plane.client, plane.namespace) as timeline:
-        settle(bench.pids())
+        settle(bench.pids(), deadline_s=SETTLE_S)
         if patient:
             quiet(bench.pids(), bench.patience_s)
         usage, before = Usage(bench.pids()), (running.filter_calls(), running.cycles())
@@ -61,7 +63,7 @@ def measure(
         after = (running.filter_calls(), running.cycles())
         sample = _sample(bench, arm, load, repeat, timeline, usage, before, after)
     plane.clear()
-    settle(bench.pids())
+    settle(bench.pids(), deadline_s=SETTLE_S)
     return sample
 
 

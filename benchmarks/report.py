@@ -27,7 +27,7 @@ def report(
     """
     told = {
         "bench": bench,
-        "command": command(bench, sys.argv[1:]),
+        "command": command(Path(sys.argv[0]).stem, sys.argv[1:]),
         "versions": versions(packages),
         **(more or {}),
         "rows": list(rows),
@@ -40,10 +40,10 @@ def report(
     return path
 
 
-def command(bench: str, words: Sequence[str]) -> str:
+def command(module: str, words: Sequence[str]) -> str:
     """How to repeat it; a path says more of the machine than of the benchmark."""
     shown = [Path(word).name if "/" in word else word for word in words]
-    return " ".join(("python -m", f"benchmarks.{bench}", *shown))
+    return " ".join(("python -m", f"benchmarks.{module}", *shown))
 
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
