@@ -10,8 +10,10 @@ reached.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -48,11 +50,12 @@ COMMANDS = {
 
 def build(arguments: Sequence[str]) -> typer.Typer:
     """The application; of the commands only the one in ``arguments`` can be run."""
-    wanted = next((word for word in arguments if not word.startswith("-")), None)
+    words = list(arguments) or _words_to_complete(os.environ)
+    wanted = next((word for word in words if not word.startswith("-")), None)
     app = typer.Typer(
         name="muster",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
@@ -70,6 +73,25 @@ def main() -> None:
     except MusterError as error:
         typer.echo(f"muster: {error}", err=True)
         sys.exit(2)
+
+
+def complete() -> None:
+    """Entry point of ``kubectl_complete-muster``, which kubectl asks to complete its plugin.
+
+    Prints one word a line, and then that no file is meant, as cobra's ``__complete`` does.
+    """
+    words = ["muster", *sys.argv[1:]]
+    asked = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    os.environ.update({"_MUSTER_COMPLETE": "complete_bash", **asked})
+    with suppress(SystemExit):
+        build([])(prog_name="muster")
+    typer.echo(":4")
+
+
+def _words_to_complete(environ: Mapping[str, str]) -> list[str]:
+    """What the user has typed so far, where a shell asks for completions."""
+    typed = environ.get("_TYPER_COMPLETE_ARGS") or environ.get("COMP_WORDS") or ""
+    return typed.split()[1:]
 
 
 def _load(command: Command) -> Callable[..., Any]:

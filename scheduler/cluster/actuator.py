@@ -80,6 +80,7 @@ class ClusterActuator:
         """Queue effects. After ``stop`` they are dropped: nobody waits for their outcome."""
         for effect in effects:
             if isinstance(effect, Record):
+                log.info("%s: %s", effect.reason, effect.message, extra={"gang": str(effect.gang)})
                 for note in (*events.of_record(effect), *self._owners.of_record(effect)):
                     self._events.put(note)
             elif not self._backlog.put(effect) and not self._backlog.closed:
@@ -133,12 +134,17 @@ class ClusterActuator:
             if isinstance(effect, Bind):
                 self._events.put(events.of_binding(effect))
         elif result.outcome is not Outcome.CANCELLED:
-            log.info("%s: %s %s", _name(effect), result.outcome, result.detail)
+            about = {"pod": str(getattr(effect, "ref", "")), "gang": str(_gang(effect))}
+            log.info("%s: %s %s", _name(effect), result.outcome, result.detail, extra=about)
 
     def _write_events(self) -> None:
         while (note := self._events.take()) is not None:
             self._backlog.wait_idle(POLITE_S)
             self._events.write(note)
+
+
+def _gang(effect: Effect) -> object:
+    return getattr(effect, "gang", "")
 
 
 def _name(effect: Effect) -> str:

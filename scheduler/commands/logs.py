@@ -8,6 +8,9 @@ import sys
 import time
 from enum import StrEnum
 
+ABOUT = ("gang", "pod")
+"""What a line may be about; given to the log call by ``extra``."""
+
 
 class LogLevel(StrEnum):
     """How much is said."""
@@ -42,13 +45,17 @@ class JsonLines(logging.Formatter):
         self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as ``time``, ``level``, ``logger``, ``message`` and perhaps ``exception``."""
+        """The record as ``time``, ``level``, ``logger``, ``message`` and perhaps ``exception``.
+
+        What it is about goes besides as ``gang`` and ``pod``, each NAMESPACE/NAME.
+        """
         line = {
             "time": f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line |= {key: str(about) for key in ABOUT if (about := getattr(record, key, ""))}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)

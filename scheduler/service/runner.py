@@ -103,6 +103,7 @@ class Runner:
                 return self._step(engine, event)
         finally:
             self._dispatch()
+            self._starts.tell()
 
     def restart(self) -> None:
         """Have the engine forget everything, and drop what it had asked for and nobody has taken.

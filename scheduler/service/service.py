@@ -208,7 +208,7 @@ class Service:
         except BusyError:
             return self._instead("busy", answers.BUSY, names, pod)
         except Exception:
-            log.exception("filter of pod %s failed", ref)
+            log.exception("filter of pod %s failed", ref, extra={"pod": str(ref)})
             return self._instead("error", answers.BROKEN, names, pod)
 
     def prioritize(self, ref: PodRef, names: Sequence[str], pod: PodSource) -> PrioritizeReply:
@@ -255,7 +255,7 @@ class Service:
         except BusyError:
             self._refuse_bind(ref, node, future, "busy", answers.BUSY)
         except Exception:
-            log.exception("bind of pod %s to node %s failed", ref, node)
+            log.exception("bind of pod %s to node %s failed", ref, node, extra={"pod": str(ref)})
             self._refuse_bind(ref, node, future, "error", answers.BROKEN)
         return future
 
@@ -352,10 +352,15 @@ class Service:
         except BusyError:
             self._count(verb, "busy")
         except DecodeError as error:
-            log.warning("%s: the pod in the request cannot be read: %s", verb, error)
+            log.warning(
+                "%s: the pod in the request cannot be read: %s",
+                verb,
+                error,
+                extra={"pod": str(ref)},
+            )
             self._count(verb, "unreadable")
         except Exception:
-            log.exception("%s of pod %s failed", verb, ref)
+            log.exception("%s of pod %s failed", verb, ref, extra={"pod": str(ref)})
             self._count(verb, "error")
         return None
 

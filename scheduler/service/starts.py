@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Sequence
 
 from scheduler.core.messages import Bind, Effect, EffectDone, Event
@@ -12,6 +14,8 @@ from scheduler.service.ports import Engine
 _CLASSES = ((1, "1"), (8, "2-8"), (64, "9-64"), (512, "65-512"))
 _REMEMBERED = 10_000
 """Gangs whose start was measured; one that is forgotten is measured again if it binds more."""
+
+log = logging.getLogger(__name__)
 
 
 def size_class(members: int) -> str:
@@ -27,6 +31,7 @@ class StartLog:
         self._gang_of: dict[int, GangKey] = {}
         self._began: dict[GangKey, float] = {}
         self._measured: dict[GangKey, float] = {}
+        self._news: deque[tuple[GangKey, int, float, float]] = deque(maxlen=_REMEMBERED)
 
     def note(self, engine: Engine, event: Event, effects: Sequence[Effect], now: float) -> None:
         """One step of the engine at ``now`` seconds."""
@@ -44,9 +49,21 @@ class StartLog:
         began = self._began.pop(gang, started.at)
         if self._measured.get(gang) != started.at:
             _keep(self._measured, gang, started.at)
-            members = size_class(started.members)
+            members, took = size_class(started.members), max(0.0, started.at - began)
             self._metrics.gang_wait.labels(members).observe(started.waited)
-            self._metrics.gang_start.labels(members).observe(max(0.0, started.at - began))
+            self._metrics.gang_start.labels(members).observe(took)
+            self._news.append((gang, started.members, started.waited, took))
+
+    def tell(self) -> None:
+        """Log the starts since the last call. Not for under the lock: a log may block."""
+        while self._news:
+            gang, members, waited, took = self._news.popleft()
+            log.info(
+                "gang %s started: %d members bound, %.3f s after it was complete and %.3f s after "
+                "the first Binding was decided",
+                *(gang, members, waited, took),
+                extra={"gang": str(gang)},
+            )
 
     def _begin(self, gang: GangKey, now: float) -> None:
         if gang not in self._began:

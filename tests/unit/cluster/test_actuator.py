@@ -414,6 +414,22 @@ class TestOtherEffects:
         told = [event["regarding"] for event in api.events if event["regarding"]["kind"] != "Pod"]
         assert told == [{"kind": "Job", "namespace": "t", "name": "train", "uid": "uid-job"}]
 
+    def test_what_fails_and_what_gangs_meet_with_is_logged_with_its_keys(
+        self, stage: Stage, api: FakeApi, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO")
+        stage.pod("a-0")
+        api.fail("POST", r".*/binding", 403)
+        assert stage.run(bind(1, "a-0")).outcome is Outcome.ERROR
+        stage.send(Record(2, GANG, (ref("a-0"),), "GangWaiting", "no room"))
+        api.wait(lambda: bool(api.events))
+        about = {
+            (getattr(record, "gang", ""), getattr(record, "pod", ""), record.message.split(":")[0])
+            for record in caplog.records
+        }
+        assert (str(GANG), "t/a-0", "Bind t/a-0 to n1") in about
+        assert (str(GANG), "", "GangWaiting") in about
+
     def test_events_that_are_refused_harm_nothing(
         self, stage: Stage, api: FakeApi, caplog: pytest.LogCaptureFixture
     ) -> None:

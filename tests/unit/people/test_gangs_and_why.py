@@ -7,7 +7,7 @@ from people_site import LEVELS, Site, muster
 
 from scheduler import decode
 from scheduler.core import engine
-from scheduler.core.messages import NodeSeen, PodSeen, Synced
+from scheduler.core.messages import NodeSeen, PodSeen, Synced, Tick
 from scheduler.core.unblocking import holders
 from scheduler.model import GangKey
 from scheduler.settings import Settings
@@ -84,6 +84,9 @@ def test_what_why_promises_comes_true(here: Site) -> None:
 
     for key in freed:
         here.pod(key, gpu=8, gang="other", min=7, node=here.binder.bound[key], phase="Succeeded")
+    # The others of that gang might end as well, and are waited for.
+    here.clock.now += Settings().settle_s
+    here.service.post(Tick())
 
     assert muster("why", "t/train", "--server", here.url).out.splitlines()[:1] == [
         "t/train is running"
