@@ -62,7 +62,7 @@ def _is_shut(state: State, gang: Gang, since: int, freed: Sequence[str] | None) 
     refusal = gang.memory.refusal
     if refusal is None or refusal.gains == state.gains:
         return refusal is not None
-    if refusal.bottleneck is None:
+    if refusal.bottleneck is None or _has_nodes_kept(state, gang):
         return False
     local = freed if refusal.gains == since else None
     found = bottleneck.is_shut(state, gang, refusal.bottleneck, local)
@@ -70,6 +70,11 @@ def _is_shut(state: State, gang: Gang, since: int, freed: Sequence[str] | None) 
         return False
     gang.memory.refusal = replace(refusal, gains=state.gains, bottleneck=found)
     return True
+
+
+def _has_nodes_kept(state: State, gang: Gang) -> bool:
+    """Others wait for it meanwhile: it must be known whether it can still start at all."""
+    return state.kept is not None and state.kept.gang == gang.key
 
 
 def _has_waiting(gang: Gang) -> bool:
@@ -115,6 +120,7 @@ def _start(turn: Turn, gang: Gang, found: Plan) -> None:
             seat = next((seat for seat in seats if seat.node == node), None)
             if seat is not None:
                 seats.remove(seat)
+                turn.state.gain_on(node)
     starting.keep_ahead(turn, gang, found)
     turn.touch(gang.key)
 

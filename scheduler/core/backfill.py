@@ -41,7 +41,7 @@ def update(turn: Turn) -> None:
 def give_up(turn: Turn) -> None:
     """Open the kept nodes if their gang turned out not to be the one to keep any for."""
     kept = turn.state.kept
-    if kept is not None and not _is_due(turn.state, turn.state.gangs[kept.gang]):
+    if kept is not None and ((head := _head(turn.state)) is None or head.key != kept.gang):
         _release(turn)
 
 
@@ -125,7 +125,8 @@ def _seats(state: State, frame: Frame, kind: Kind) -> tuple[Ints, Ints]:
         return nothing, nothing
     columns, amounts = at
     usable = usable_rows(state, kind, open_room(state))
-    seats = np.where(usable, (frame.allocatable[:, columns] // amounts).min(axis=1), 0)
+    fits = (frame.allocatable[:, columns] // amounts).min(axis=1)
+    seats = np.where(usable, np.minimum(fits, 1) if kind.one_a_node else fits, 0)
     total = frame.total(frame.allocatable, state.is_accelerator)
     return seats, total - frame.total(frame.free, state.is_accelerator)
 

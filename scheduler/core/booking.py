@@ -53,6 +53,9 @@ def _give_back(turn: Turn, reservation: Reservation) -> None:
     else:
         state.free(uid)
     pod = state.pods.get(uid)
+    if pod is not None and pod.anti_affinity:
+        # It kept others off more nodes than its own.
+        state.gains += 1
     turn.gave_back = True
     if reservation.how is Start.NOMINATE and pod is not None and not pod.node:
         clear_nomination(turn, pod.ref)

@@ -23,8 +23,12 @@ from scheduler.model import Pod
 def of(state: State, gang: Gang, pods: Sequence[Pod], level: int | None) -> Bottleneck | None:
     """The kind that lacks most seats; None if all kinds have enough and only do not fit together.
 
+    None, too, where the members' own anti-affinity decides: any pod that goes may open many nodes.
+
     ``pods`` could not be placed, all inside one domain of ``level``. O(kinds x nodes).
     """
+    if any(pod.anti_affinity for pod in pods):
+        return None
     topology = state.topology() if level is not None else None
     room = _widest_room(state, gang)
     scarce: list[Bottleneck] = []

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from scheduler.core.feasibility import anti_affinity_matches, ports_clash
 from scheduler.core.topology import Topology
 from scheduler.model import Constraints, Pod, Resources
+
+HOSTNAME = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +17,14 @@ class Kind:
 
     requests: tuple[tuple[str, int], ...]
     constraints: Constraints
+    keeps_off_itself: bool = False
+    """Whether two of them may not share a node, by their own required anti-affinity."""
+
+    @property
+    def one_a_node(self) -> bool:
+        """Whether a node takes one of them at most, for anti-affinity or a host port of its own."""
+        ports = self.constraints.ports
+        return self.keeps_off_itself or ports_clash(ports, ports)
 
     @property
     def resources(self) -> Resources:
@@ -27,7 +38,15 @@ def kind_of(pod: Pod, models: tuple[str, ...] = ()) -> Kind:
     constraints = pod.constraints
     if wanted := stated or models:
         constraints = replace(constraints, models=wanted)
-    return Kind(tuple(sorted(pod.requests.items())), constraints)
+    return Kind(tuple(sorted(pod.requests.items())), constraints, _keeps_off_itself(pod))
+
+
+def _keeps_off_itself(pod: Pod) -> bool:
+    return any(
+        term.topology_key == HOSTNAME
+        and anti_affinity_matches(term, pod.namespace, pod.namespace, pod.labels)
+        for term in pod.anti_affinity
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core import feasibility
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.gang import Gang, Status
 from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.queue import place_of
+from scheduler.core.repulsion import shut_rows
 from scheduler.core.state import State
 from scheduler.model import GangKey, Pod, Resources
 
@@ -43,6 +43,9 @@ def room_of(state: State, gang: Gang, lower: Sequence[str]) -> Room:
     rows = _open_rows(state, frame)
     if state.kept is not None and is_behind(state, gang):
         rows[[frame.row[name] for name in state.kept.nodes if name in frame.row]] = False
+    shut = shut_rows(state, gang, frame)
+    if shut is not None:
+        rows &= ~shut
     return Room(frame, free, rows)
 
 
@@ -140,7 +143,7 @@ def fits_of(state: State, kind: Kind, room: Room) -> Ints:
         return np.zeros(len(room.frame.names), dtype=np.int64)
     columns, amounts = at
     fits = (room.free[:, columns] // amounts).min(axis=1)
-    if feasibility.ports_clash(kind.constraints.ports, kind.constraints.ports):
+    if kind.one_a_node:
         fits = np.minimum(fits, 1)
     return np.where(usable_rows(state, kind, room), fits, 0)
 

@@ -125,7 +125,7 @@ def pod_gone(turn: Turn, uid: str) -> None:
     state.gated.pop(uid, None)
     if state.binding.get(uid) is None:
         state.free(uid)
-    state.anti.pop(uid, None)
+    _keep_off_no_more(state, uid)
 
 
 def note_gate(state: State, pod: Pod) -> None:
@@ -184,7 +184,13 @@ def _claim(turn: Turn, pod: Pod) -> None:
     if pod.holds_node and pod.anti_affinity:
         state.anti[pod.uid] = pod.anti_affinity
     else:
-        state.anti.pop(pod.uid, None)
+        _keep_off_no_more(state, pod.uid)
+
+
+def _keep_off_no_more(state: State, uid: str) -> None:
+    """Forget a pod's anti-affinity: all nodes of a zone or a rack may be open to others again."""
+    if state.anti.pop(uid, None) is not None:
+        state.gains += 1
 
 
 def _foreign_nomination(state: State, pod: Pod) -> str:

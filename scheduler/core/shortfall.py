@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core import cliques, feasibility, presets, quantity
+from scheduler.core import cliques, presets, quantity
 from scheduler.core.capacity import REQUEST_LIMIT, Bools, Frame, Ints
 from scheduler.core.effort import shared_domains, wish_for_nvlink
 from scheduler.core.gang import Gang
 from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.placement import NoRoom
+from scheduler.core.repulsion import shut_rows
 from scheduler.core.rooming import home, kinds_of
 from scheduler.core.state import State
 from scheduler.model import Pod, Wish
@@ -64,7 +65,7 @@ def explain(
     text = f"{fits} of {len(pods)} placeable"
     if shared is not None:
         text += f" in one {shared.name}"
-    reasons = [*_obstacles(state, pods, shared, rows), *_no_model(state, kinds)]
+    reasons = [*_obstacles(state, gang, pods, shared, rows), *_no_model(state, kinds)]
     reasons += _unhoused([pod for members in homeless.values() for pod in members])
     if short:
         amounts = (f"{_written(state, name, amount)} {name}" for name, amount in short)
@@ -133,8 +134,10 @@ def _rows(state: State, gang: Gang, shared: _Shared | None, no: NoRoom) -> Bools
     return np.asarray(shared.ids == best, dtype=np.bool_)
 
 
-def _obstacles(state: State, pods: Sequence[Pod], shared: _Shared | None, rows: Bools) -> list[str]:
-    """What stands in the way besides amounts: missing labels, host ports."""
+def _obstacles(
+    state: State, gang: Gang, pods: Sequence[Pod], shared: _Shared | None, rows: Bools
+) -> list[str]:
+    """What stands in the way besides amounts: missing labels, host ports, anti-affinity."""
     found = []
     if shared is not None and not rows.any():
         found.append(f"no node has the labels {' and '.join(shared.keys)}")
@@ -142,18 +145,21 @@ def _obstacles(state: State, pods: Sequence[Pod], shared: _Shared | None, rows: 
     named = "host port " + " or ".join(str(port.port) for port in ports[:3])
     if ports and not state.ledger.without_ports(tuple(ports))[rows].all():
         found.append(f"{named} is taken")
+    shut = shut_rows(state, gang, state.ledger.frame())
+    if shut is not None and (shut & rows).any():
+        found.append(f"anti-affinity shuts {_nodes(int((shut & rows).sum()))}")
     found += _one_a_node(state, pods, rows, named)
     return found
 
 
-def _one_a_node(state: State, pods: Sequence[Pod], rows: Bools, ports: str) -> list[str]:
+def _one_a_node(state: State, pods: Sequence[Pod], rows: Bools, port: str) -> list[str]:
     """That members of a kind keep off each other, where that leaves too few nodes for them."""
     counts = Counter(kind_of(pod) for pod in pods)
     for kind, count in counts.items():
-        own = kind.constraints.ports
         nodes = int((rows & state.ledger.mask(kind.constraints)).sum())
-        if feasibility.ports_clash(own, own) and count > nodes:
-            return [f"their own {ports} allows one on a node, and {_nodes(nodes)} may take them"]
+        if kind.one_a_node and count > nodes:
+            rule = "anti-affinity" if kind.keeps_off_itself else port
+            return [f"their own {rule} allows one on a node, and {_nodes(nodes)} may take them"]
     return []
 
 
@@ -266,7 +272,7 @@ def _too_much(state: State, frame: Frame, kind: Kind, count: int, domains: Ints 
         return True
     columns, amounts = at
     fits = (frame.allocatable[:, columns] // amounts).min(axis=1)
-    if feasibility.ports_clash(kind.constraints.ports, kind.constraints.ports):
+    if kind.one_a_node:
         fits = np.minimum(fits, 1)
     fits = np.where(state.ledger.pristine_mask(kind.constraints), fits, 0)
     if domains is None:

@@ -79,9 +79,8 @@ def _asks(
         request[at[0]] = at[1]
         for clash, pair in enumerate(clashes):
             request[len(frame.column) + clash] = number in pair
-        alone = feasibility.ports_clash(kind.constraints.ports, kind.constraints.ports)
         mask = usable_rows(effort.state, kind, effort.room)
-        asks.append(RoleAsk(count, request, mask, 1 if alone else None))
+        asks.append(RoleAsk(count, request, mask, 1 if kind.one_a_node else None))
     one = np.ones((len(frame.names), len(clashes)), dtype=np.int64)
     return asks, np.concatenate([effort.room.free, one], axis=1)
 

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, replace
 
 from scheduler.model import (
+    Communication,
     Declaration,
     Group,
     GroupKey,
@@ -14,11 +15,13 @@ from scheduler.model import (
     Options,
     Resources,
     Start,
+    Wish,
 )
 from scheduler.settings import Settings
 
 GPU = "nvidia.com/gpu"
 RACK = "topo/rack"
+CLIQUE = "nvidia.com/gpu.clique"
 GROUP = GroupKey("PodGroup.scheduling.k8s.io", "t", "g3")
 
 
@@ -96,6 +99,9 @@ def make(seed: int, *, calm: bool = False) -> Kit:
     gangs = [_gang(rng, number) for number in range(4)]
     if rng.random() < 0.2:
         gangs[:2] = _partners(gangs[0], gangs[1])
+    more = random.Random(f"more of kit {seed}")
+    if more.random() < 0.3:
+        nodes, gangs = _with_nvlink(more, nodes, gangs)
     if calm:
         gangs = [replace(kind, priority=0) for kind in gangs]
     return Kit(nodes, tuple(gangs), settings, calm)
@@ -129,6 +135,26 @@ def _gang(rng: random.Random, number: int) -> GangKind:
         indexed=rng.random() < 0.5,
         owned=rng.random() < 0.3,
     )
+
+
+def _with_nvlink(
+    rng: random.Random, nodes: tuple[Node, ...], kinds: list[GangKind]
+) -> tuple[tuple[Node, ...], list[GangKind]]:
+    """The same where some nodes share NVLink domains, across racks, and gangs ask for them."""
+    labels = [{CLIQUE: rng.choice(["c1", "c2"])} if rng.random() < 0.7 else {} for _ in nodes]
+    pairs = zip(nodes, labels, strict=True)
+    linked = tuple(replace(item, labels={**item.labels, **more}) for item, more in pairs)
+    wishes = [
+        replace(
+            kind.options,
+            nvlink=rng.choice([None, *Wish]),
+            communication=rng.choice([None, None, *Communication]),
+            segment_size=rng.choice([None, None, 2]),
+            segment_level=rng.choice(["", "rack", "clique"]),
+        )
+        for kind in kinds
+    ]
+    return linked, [replace(kind, options=wish) for kind, wish in zip(kinds, wishes, strict=True)]
 
 
 def _partners(*kinds: GangKind) -> list[GangKind]:
