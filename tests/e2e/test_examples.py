@@ -29,7 +29,10 @@ ITEMS = [
     for item in objects(path)
     if (item["apiVersion"], item["kind"]) not in WITHOUT_DEFINITION
 ]
-MONITORING = [pytest.param(item, id=item["kind"]) for item in component("monitoring")]
+MONITORING = [
+    pytest.param(item, id=f"{item['kind']}-{item['metadata']['name']}")
+    for item in component("monitoring")
+]
 
 
 @pytest.fixture(scope="module")

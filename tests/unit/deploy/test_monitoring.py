@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from deploy_objects import DEPLOY, NAMESPACE, Object, kustomized, one, pod_template
+from deploy_objects import DEPLOY, NAMESPACE, Object, kustomized, objects, one, pod_template
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 from test_listeners import NoEffects
@@ -19,6 +19,7 @@ from scheduler.core.messages import NodeSeen, PodSeen, Synced
 from scheduler.service import Service
 from scheduler.settings import Settings
 from tests import builders
+from trainer import eyes
 
 FOREIGN = {
     "up": set[str](),
@@ -27,6 +28,9 @@ FOREIGN = {
     # DCGM exporter
     "DCGM_FI_DEV_GPU_UTIL": set(),
     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": set(),
+}
+TRAINING = {f"muster_train_{name}": {"rank"} for _, name, *_ in eyes._METRICS} | {
+    "muster_train_straggler_score": {"rank"}
 }
 TARGET = {"namespace", "pod", "container"}
 """Labels that Prometheus itself adds to what it reads from a pod."""
@@ -38,9 +42,11 @@ _WORDS = {
 }
 
 
-def _component(kind: str) -> Object:
+def _component(kind: str, name: str = "") -> Object:
     (found,) = [
-        item for item in kustomized(DEPLOY / "components" / "monitoring") if item["kind"] == kind
+        item
+        for item in kustomized(DEPLOY / "components" / "monitoring")
+        if item["kind"] == kind and name in ("", item["metadata"]["name"])
     ]
     return found
 
@@ -112,7 +118,7 @@ def _asked(query: str) -> Iterator[tuple[str, set[str]]]:
 def test_what_a_query_asks_for_is_exported(
     exported: dict[str, set[str]], title: str, query: str
 ) -> None:
-    known = exported | FOREIGN
+    known = exported | FOREIGN | TRAINING
     asked = dict(_asked(query))
 
     assert asked, "no metric was found in the query"
@@ -160,6 +166,8 @@ def test_what_must_be_told_is_told() -> None:
 
     for metric in (
         "muster_longest_wait_seconds",
+        "muster_leads",
+        "muster_rejected_members_total",
         "muster_expired_reservations_total",
         "muster_step_failures_total",
         "muster_watch_restarts_total",
@@ -186,7 +194,7 @@ def test_the_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
 
 
 def test_the_monitor_reads_the_views_of_musters_pod() -> None:
-    monitor = _component("PodMonitor")["spec"]
+    monitor = _component("PodMonitor", "muster")["spec"]
     ports = {
         port["name"]
         for container in pod_template()["spec"]["containers"]
@@ -201,3 +209,27 @@ def test_the_monitor_reads_the_views_of_musters_pod() -> None:
     deployment = one("Deployment")["metadata"]
     assert deployment["namespace"] == NAMESPACE
     assert f'deployment="{deployment["name"]}"' in " ".join(rule["expr"] for rule in _rules())
+
+
+def test_the_other_monitor_reads_the_trainings_that_say_so() -> None:
+    monitor = _component("PodMonitor", "muster-training")["spec"]
+    (job,) = [
+        item
+        for item in objects(DEPLOY / "examples" / "indexed-job.yaml")
+        if "template" in item["spec"]
+    ]
+    template = job["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    (port,) = container["ports"]
+
+    assert monitor["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert monitor["namespaceSelector"] == {"any": True}
+    assert endpoint["port"] == port["name"]
+    assert f"--metrics-port={port['containerPort']}" in container["args"]
+
+
+def test_what_every_replica_says_of_the_one_cluster_is_not_added_up() -> None:
+    for title, query in QUERIES:
+        for name in re.findall(r"sum(?: by \([^)]*\) |)\((muster_[a-z_]+)", query):
+            assert name in ("muster_leads", "muster_train_samples_per_second"), title
