@@ -5,9 +5,10 @@ and are looked for in `../shared/traces` (`--traces FOLDER`). A part whose data 
 out, which is said on stderr and under `skipped`.
 
 * made-up: jobs after the published figures of one cluster.
-* philly: nine virtual clusters of Microsoft's Philly trace, one by one, pods of one GPU each, on
-  512 GPUs, once in nodes of eight and once in nodes of four. Running times are drawn, since the
-  trace as prepared for Gavel has none; arrivals are stretched to a load of 0.9.
+* philly: nine virtual clusters of Microsoft's Philly trace, one by one, on 512 GPUs: on nodes of
+  eight GPUs with pods of up to eight, on the same with pods of one, and on nodes of four with pods
+  of one. Running times are drawn, since the trace as prepared for Gavel has none; arrivals are
+  stretched to a load of 0.9.
 * openb: Alibaba's pods that share GPUs, until 130 % have arrived, ten seeds, beside the figures
   that were published for BestFit and FGD.
 
@@ -33,11 +34,13 @@ from benchmarks.trace_table import bars_of, tables, write_pictures
 from scheduler.simulation import traces
 from scheduler.simulation.trace import filling, openb, running, steptime, synthetic
 from scheduler.simulation.trace.ground import Shape
-from scheduler.simulation.trace.workload import Workload, workload
+from scheduler.simulation.trace.workload import workload
 
 TRACES = Path(__file__).parents[2] / "shared/traces"
 MADE_UP = "Seren"
-SHAPES = ("2x4x8x8", "2x4x16x4")
+LAYS = (("2x4x8x8", 8), ("2x4x8x8", 1), ("2x4x16x4", 1))
+"""(shape, GPUs of a pod at most)"""
+
 LOAD, SHARED_LOAD = 0.9, 1.3
 SEED, SHARED_SEEDS = 1, range(42, 52)
 WORKLOADS = ("default", "multigpu50")
@@ -48,16 +51,17 @@ Job = Callable[[], Row]
 
 def made_up(quick: bool) -> Iterator[Job]:
     for policy in running.POLICIES:
-        yield functools.partial(gang_row, None, MADE_UP, SHAPES[0], policy, 500 if quick else 4000)
+        most = 500 if quick else 4000
+        yield functools.partial(gang_row, None, MADE_UP, *LAYS[0], policy, most)
 
 
 def philly(folder: Path, quick: bool) -> Iterator[Job]:
     clusters = sorted(path.stem for path in (folder / "gavel-philly").glob("*.trace"))
-    for shape in SHAPES[: 1 if quick else 2]:
+    for lay in LAYS[: 1 if quick else None]:
         for cluster in clusters[: 1 if quick else None]:
             for policy in running.POLICIES:
                 most = 300 if quick else None
-                yield functools.partial(gang_row, folder, cluster, shape, policy, most)
+                yield functools.partial(gang_row, folder, cluster, *lay, policy, most)
 
 
 def shared(folder: Path, quick: bool) -> Iterator[Job]:
@@ -67,18 +71,22 @@ def shared(folder: Path, quick: bool) -> Iterator[Job]:
                 yield functools.partial(shared_row, folder, name, policy, seed)
 
 
-def gang_row(folder: Path | None, name: str, shape: str, policy: str, most: int | None) -> Row:
+def gang_row(
+    folder: Path | None, name: str, shape: str, per_pod: int, policy: str, most: int | None
+) -> Row:
     """One policy on one trace of gangs; without a folder the jobs are made up."""
     ground = Shape.parse(shape)
     times = []
     if folder is not None and (folder / "sia-placements").is_dir():
         times = steptime.read(folder / "sia-placements", ground.gpus)
     rules = running.Rules(ground, SEED, step_times=times)
-    given = _philly_load(folder, name, ground, most) if folder else _made_up_load(ground, most or 1)
+    jobs = _philly(folder, name, most) if folder else _made_up(ground, most or 1)
+    given = workload(jobs, per_pod, ground.total, LOAD)
     figures = running.run(policy, given, rules).figures
     return {
         "trace": f"philly {name}" if folder else f"made up after {name}",
         "shape": shape,
+        "gpus_per_pod": per_pod,
         "policy": policy,
         "seed": SEED,
         "arrivals_times": round(given.stretched, 6),
@@ -88,15 +96,14 @@ def gang_row(folder: Path | None, name: str, shape: str, policy: str, most: int 
     }
 
 
-def _philly_load(folder: Path, name: str, ground: Shape, most: int | None) -> Workload:
+def _philly(folder: Path, name: str, most: int | None) -> list[traces.TraceJob]:
     path = folder / "gavel-philly" / f"{name}.trace"
     jobs = traces.parse_gavel(path.read_text(encoding="utf-8").splitlines())[:most]
-    return workload(traces.with_durations(jobs, SEED), 1, ground.total, LOAD)
+    return traces.with_durations(jobs, SEED)
 
 
-def _made_up_load(ground: Shape, count: int) -> Workload:
-    jobs = synthetic.jobs(synthetic.summary_of(MADE_UP), count, ground.total, SEED)
-    return workload(jobs, ground.gpus, ground.total, LOAD)
+def _made_up(ground: Shape, count: int) -> list[traces.TraceJob]:
+    return synthetic.jobs(synthetic.summary_of(MADE_UP), count, ground.total, SEED)
 
 
 def shared_row(folder: Path, name: str, policy: str, seed: int) -> Row:

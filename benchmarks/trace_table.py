@@ -26,9 +26,7 @@ PICTURE = Path(__file__).parent / "trace.svg"
 def bars_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """What must hold, and whether it does."""
     bars = [
-        _bar(
-            f"{row['trace']} on {row['shape']}: GPU-seconds of incomplete gangs", 0, held, held == 0
-        )
+        _bar(f"{_named(row)}: GPU-seconds of incomplete gangs", 0, held, held == 0)
         for row in rows
         if row["policy"] == "muster" and (held := row.get("partial_gpu_s")) is not None
     ]
@@ -171,8 +169,12 @@ def _gang_groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     for row in rows:
         if "shape" in row:
             kind = "philly, all clusters" if row["trace"].startswith("philly") else row["trace"]
-            groups.setdefault(f"{kind}, on {row['shape']}", []).append(row)
+            groups.setdefault(_named({**row, "trace": kind}), []).append(row)
     return list(groups.items())
+
+
+def _named(row: Row) -> str:
+    return f"{row['trace']}, on {row['shape']}, pods of up to {row['gpus_per_pod']} GPUs"
 
 
 def _of(rows: Sequence[Row], name: str, policy: str) -> list[float]:

@@ -40,15 +40,14 @@ def page(title: str, panels: Sequence[str], names: Sequence[str]) -> str:
 
 
 def lines(
-    title: str, unit: str, series: Mapping[str, Points], until: float, along: str = "d"
+    title: str, unit: str, series: Mapping[str, Points], until: float, along: str = ""
 ) -> str:
-    """Values from 0 to ``until``: seconds, shown as days, or with another ``along`` as they are.
+    """Values from 0 to ``until``: seconds, or what ``along`` says.
 
     A value holds until the next.
     """
     top = _ceiling(value for points in series.values() for _, value in points)
-    shown = until / 86_400 if along == "d" else until
-    parts = [_frame(title, unit, top), _scale(shown, along)]
+    parts = [_frame(title, unit, top), _scale(until, along)]
     for name, points in series.items():
         path = _path(points, until, top)
         parts.append(f'<path d="{path}" fill="none" stroke="{colour(name)}" stroke-width="1.3"/>\n')
@@ -113,8 +112,10 @@ def _frame(title: str, unit: str, top: float) -> str:
 
 
 def _scale(until: float, along: str) -> str:
+    if not along:
+        until, along = (until / 86_400, "d") if until > 3 * 86_400 else (until / 3600, "h")
     return "".join(
-        f'<text x="{LEFT + WIDTH * share:.1f}" y="{TOP + HEIGHT + 16}" {_MIDDLE}>'
+        f'<text x="{LEFT + (WIDTH - 16) * share:.1f}" y="{TOP + HEIGHT + 16}" {_MIDDLE}>'
         f"{_number(until * share)} {escape(along)}</text>\n"
         for share in (0.0, 0.25, 0.5, 0.75, 1.0)
     )
@@ -138,12 +139,12 @@ def _bar(name: str, value: float, left: float, wide: float, top: float) -> str:
 
 
 def _ceiling(values: Iterable[float]) -> float:
-    """1, 2 or 5 times a power of ten, not below any value."""
-    most = max(values, default=0.0)
+    """A round number, not below any value."""
+    most = round(max(values, default=0.0), 6)
     if most <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(most))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= most)
+    return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= most)
 
 
 def _number(value: float) -> str:

@@ -36,32 +36,33 @@ class Kinds:
     """The kinds of pods that ask for GPUs, with the share of all pods that each makes up."""
 
     def __init__(self, pods: Iterable[Share], coverage: float = 1.0) -> None:
-        """The most frequent kinds that make up ``coverage`` of all pods."""
+        """The most frequent kinds that make up ``coverage`` of all pods, one of them with GPUs."""
         counted = Counter((pod.cpu, pod.gpus, pod.milli) for pod in pods)
         least, kept = coverage * counted.total(), Counter[tuple[int, int, int]]()
         for kind, count in sorted(counted.items(), key=lambda item: (-item[1], item[0])):
             if kept.total() >= least:
                 break
             kept[kind] = count
-        asking = [kind for kind in kept if kind[1]]
+        asking = [kind for kind in kept if kind[1]] or [kind for kind in counted if kind[1]]
         self.cpu, self.gpus, self.milli = (np.array(column) for column in zip(*asking, strict=True))
-        self.weight: Floats = np.array([kept[kind] for kind in asking]) / kept.total()
+        self.count: Ints = np.array([counted[kind] for kind in asking])
+        self.total = max(1, kept.total())
         self._sizes, self._size_of = np.unique(self.milli, return_inverse=True)
 
-    def measure(self, cpu: Ints, milli: Ints) -> tuple[Floats, Floats]:
+    def measure(self, cpu: Ints, milli: Ints) -> tuple[Ints, Ints]:
         """Fragments and waste of nodes with so much free: [m], [m, d] -> [m], [m].
 
-        O(m (d S + K)) for K kinds of S sizes.
+        Both times ``total``, so that they are exact. O(m (d S + K)) for K kinds of S sizes.
         """
         total = milli.sum(axis=1)
         enough = milli[:, None, :] >= self._sizes[:, None]
         fit = enough.sum(axis=2)[:, self._size_of] >= self.gpus
         fit &= cpu[:, None] >= self.cpu
         small = np.where(enough, 0, milli[:, None, :]).sum(axis=2)[:, self._size_of]
-        fragments = np.where(fit, small, total[:, None]) @ self.weight
+        fragments = np.where(fit, small, total[:, None]) @ self.count
         seats = (milli[:, None, :] // self._sizes[:, None]).sum(axis=2)[:, self._size_of]
         seats = np.minimum(seats // self.gpus, cpu[:, None] // np.maximum(self.cpu, 1))
-        waste = total * self.weight.sum() - seats @ (self.gpus * self.milli * self.weight)
+        waste = total * self.count.sum() - seats @ (self.gpus * self.milli * self.count)
         return fragments, waste
 
 
@@ -114,8 +115,9 @@ class Costs:
             costs[at[better]], devices[at[better]] = found[better], device
         return costs, devices
 
-    def _cost(self, before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> Floats:
-        return self._judge(after[0] - before[0], after[1] - before[1])
+    def _cost(self, before: tuple[Ints, Ints], after: tuple[Ints, Ints]) -> Floats:
+        total = self._kinds.total
+        return self._judge((after[0] - before[0]) / total, (after[1] - before[1]) / total)
 
 
 def without(milli: Ints, pod: Share) -> Ints:

@@ -67,8 +67,11 @@ def arrivals(pods: Sequence[Share], total: int, load: float, rng: random.Random)
     """The pods in the order in which they arrive, ``load`` times ``total`` thousandths of GPUs.
 
     Pods of the trace come first, shuffled; then the copies. A copy that would exceed the load ends
-    it; leaving out ends as soon as the load is not exceeded.
+    it; leaving out ends as soon as the load is not exceeded. Raises MusterError if no pod
+    asks for a GPU.
     """
+    if not any(pod.total for pod in pods):
+        raise MusterError("no pod asks for a GPU, so that no load can be made of them")
     order = list(pods)
     rng.shuffle(order)
     asked, target = sum(pod.total for pod in pods), load * total

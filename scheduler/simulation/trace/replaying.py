@@ -27,8 +27,6 @@ class Fate:
     gang: Gang
     rows: list[int] = field(default_factory=list)
     """Nodes of its pods."""
-    since: float = 0.0
-    """When it began to hold GPUs, since it last held none."""
     started: float | None = None
     returns: int = 0
     """How often it gave everything back."""

@@ -31,11 +31,13 @@ def test_parts_without_their_data_are_left_out_by_name(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def made_up() -> list[Row]:
-    return [trace.gang_row(None, "Seren", "1x2x4x8", policy, 60) for policy in ("muster", "spread")]
+    return [
+        trace.gang_row(None, "Seren", "1x2x4x8", 8, policy, 60) for policy in ("muster", "spread")
+    ]
 
 
 def test_two_runs_are_identical(made_up: list[Row]) -> None:
-    again = [trace.gang_row(None, "Seren", "1x2x4x8", row["policy"], 60) for row in made_up]
+    again = [trace.gang_row(None, "Seren", "1x2x4x8", 8, row["policy"], 60) for row in made_up]
     assert again == made_up
 
 

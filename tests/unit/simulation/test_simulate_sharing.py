@@ -93,6 +93,17 @@ def test_bad_pods_are_refused_by_file_line_and_column(text: str, named: str) -> 
         openb.read_pods(text.splitlines(), "pods.csv")
 
 
+def test_no_load_is_made_of_pods_without_gpus() -> None:
+    with pytest.raises(MusterError, match="no pod asks for a GPU"):
+        openb.arrivals([share(0, 4, 0)], 1000, 1.0, random.Random(0))
+
+
+def test_one_rare_kind_with_gpus_is_enough() -> None:
+    pods = [share(0, 0, 0)] * 99 + [share(500)]
+    assert Kinds(pods, 0.95).milli.tolist() == [500]
+    assert filling.run("muster", devices((8, [1000])), pods, 0.5, seed=1).at_end == 50
+
+
 def test_nodes_without_any_gpu_are_refused() -> None:
     with pytest.raises(MusterError, match="no node has a GPU"):
         openb.read_nodes(NODES.splitlines()[:1], "nodes.csv")
@@ -206,15 +217,17 @@ def test_fragments_and_waste_are_what_their_words_say(
 ) -> None:
     if not any(pod.gpus for pod in pods):
         return
-    got = Kinds(pods).measure(np.array([cpus * 1000]), np.array([free]))
+    kinds = Kinds(pods)
+    got = kinds.measure(np.array([cpus * 1000]), np.array([free]))
     want = slow_measures(cpus * 1000, free, pods)
-    assert (got[0][0], got[1][0]) == (pytest.approx(want[0]), pytest.approx(want[1]))
+    assert got[0][0] / kinds.total == pytest.approx(want[0])
+    assert got[1][0] / kinds.total == pytest.approx(want[1])
 
 
 def test_rare_kinds_are_not_looked_at() -> None:
     kinds = Kinds([share(500)] * 90 + [share(160)] * 6 + [share(810)] * 4, 0.95)
     assert kinds.milli.tolist() == [500, 160]
-    assert kinds.weight.tolist() == pytest.approx([90 / 96, 6 / 96])
+    assert (kinds.count.tolist(), kinds.total) == ([90, 6], 96)
 
 
 @settings(deadline=None, max_examples=30)
