@@ -72,26 +72,25 @@ def _bounds(
     counts = new.astype(np.int64)
     counts[level] = narrowed.fewest
     for finer in range(level + 1, len(counts)):
-        counts[finer] = relaxed_fewest(
+        relaxed = relaxed_fewest(
             ground.fabric, finer, ground.caps, ground.near, narrowed.group, need
         )
-    if level + 1 < len(counts):
-        priced = _priced(ground, narrowed, alive, need)
-        counts[level + 1] = np.maximum(counts[level + 1], priced)
+        counts[finer] = np.maximum(relaxed, _priced(ground, narrowed, finer, alive, need))
     left = np.where(new, ground.domain_free[:, heads], 0)
     left[level:] = 0 if ground.near.any() else _least_free(ground, alive, begins, counts[-1], need)
     return np.concatenate([counts, left[::-1], np.zeros_like(counts[-1:])])
 
 
-def _priced(ground: Ground, narrowed: Narrowed, alive: IntArray, need: int) -> IntArray:
-    """Per alternative, a lower bound of the domains of the level below the narrowed one."""
-    levels = slice(narrowed.level, narrowed.level + 2)
-    paths = ground.fabric.paths[levels, alive]
+def _priced(ground: Ground, narrowed: Narrowed, finer: int, alive: IntArray, need: int) -> IntArray:
+    """Per alternative, a lower bound of the domains of a level below the narrowed one, whatever
+    lies between."""
+    levels = [narrowed.level, finer]
+    paths = ground.fabric.paths[levels][:, alive]
     heads = np.flatnonzero(np.diff(paths[-1], prepend=-1))
     tree = PriceTree(
         paths[:, heads],
         np.add.reduceat(ground.caps[alive], heads),
-        ground.opened[levels, alive[heads]],
+        ground.opened[levels][:, alive[heads]],
         narrowed.group[alive[heads]],
         narrowed.fewest,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from scheduler.model import Pod
 
@@ -14,6 +15,7 @@ HEADS = ("master", "chief", "leader", "launcher", "head", "driver")
 _DIGITS = re.compile(r"(\d+)")
 
 
+@lru_cache(maxsize=1 << 15)
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """A sort key by which ``a-2`` comes before ``a-10``."""
     return tuple(

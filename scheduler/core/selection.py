@@ -53,14 +53,18 @@ def _cover_alike(
 
 
 def _items(ground: Ground, level: int, last: int, positions: IntArray, caps: IntArray) -> Items:
-    """The domains of level `last` that begin at `positions`, with all levels from `level` on."""
+    """The domains of level `last` that begin at `positions`, with all levels from `level` on.
+
+    A level that is the same as the next finer one there, free accelerators included, is left out:
+    it would be compared twice.
+    """
     levels = slice(level, last + 1)
-    return Items(
-        caps,
-        ground.fabric.paths[levels, positions],
-        ground.opened[levels, positions],
-        ground.domain_free[levels, positions],
-    )
+    paths = ground.fabric.paths[levels, positions]
+    opened, free = ground.opened[levels, positions], ground.domain_free[levels, positions]
+    domains = (np.diff(paths, axis=1, prepend=-1) != 0).sum(axis=1)
+    alike = (free[1:] == free[:-1]).all(axis=1) & (opened[1:] == opened[:-1]).all(axis=1)
+    kept = np.append(~(alike & (domains[1:] == domains[:-1])), True)
+    return Items(caps, paths[kept], opened[kept], free[kept])
 
 
 def _largest_first(ground: Ground, level: int, positions: IntArray, need: int) -> IntArray:
