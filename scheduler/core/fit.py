@@ -63,6 +63,7 @@ def _trial(state: State, pods: Sequence[Pod]) -> tuple[State, list[GangKey]]:
         pods=dict(state.pods),
         by_name=dict(state.by_name),
         users={key: dict(uids) for key, uids in state.users.items()},
+        host_askers=dict(state.host_askers),
         gangs=dict(state.gangs),
         gang_of=dict(state.gang_of),
         passed={},

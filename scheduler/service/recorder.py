@@ -33,12 +33,13 @@ from scheduler.core.messages import (
     Synced,
     Wake,
 )
+from scheduler.dialects import kind_of
 from scheduler.model import GroupKey, Pod
 from scheduler.settings import Settings
 
 Json = dict[str, Any]
 Slot = tuple[str, str, str]
-"""Kind, namespace, name."""
+"""Kind with its API group, namespace, name."""
 
 _EFFECTS: Mapping[type, str] = {
     Bind: "bind",
@@ -116,7 +117,8 @@ class Recorder:
         obj = trimmed({"apiVersion": api_version, "kind": kind, **json.loads(raw)})
         meta = obj["metadata"]
         with self._lock:
-            self._objects[kind, meta.get("namespace", ""), meta["name"]] = obj
+            slot = (kind_of(obj), meta.get("namespace", ""), meta["name"])
+            self._objects[slot] = obj
 
     def step(self, event: Event, effects: Sequence[Effect], now: float) -> None:
         """One step, as it was taken; called in the engine's order."""
@@ -185,7 +187,7 @@ class Recorder:
 
 
 def _slot(key: GroupKey) -> Slot:
-    return key.kind.partition(".")[0], key.namespace, key.name
+    return key.kind, key.namespace, key.name
 
 
 def _delete(slot: Slot) -> Json:

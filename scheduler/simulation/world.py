@@ -28,7 +28,7 @@ from scheduler.core.messages import (
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
-"""Kind, namespace, name."""
+"""Kind with its API group, namespace, name."""
 
 
 _OTHERS = (*dialects.KINDS, *dialects.OWNERS, *dialects.CHARTS)
@@ -58,13 +58,13 @@ class World:
         meta = fresh.setdefault("metadata", {})
         meta.setdefault("uid", f"{key[1]}/{key[2]}" if key[1] else key[2])
         self._version += 1
-        self._kinds.add(kind)
+        self._kinds.update((kind, key[0]))
         meta.setdefault("resourceVersion", str(self._version))
         return self._store(key, fresh)
 
     def delete(self, kind: str, namespace: str, name: str, uid: str | None) -> list[Event]:
-        """A watch delete; with a uid only of that very object."""
-        key = _key(kind, namespace, name)
+        """A watch delete; with a uid only of that very object. The kind may lack its API group."""
+        key = self._whole(_key(kind, namespace, name))
         found = self._objects.get(key)
         if found is None or (uid is not None and _uid(found) != uid):
             return [PodGone(uid)] if kind == "Pod" and uid is not None else []
@@ -73,7 +73,14 @@ class World:
 
     def knows(self, kind: str) -> bool:
         """Whether the kind is one that is read, or that of an object put earlier."""
-        return kind in _READ or kind in self._kinds
+        return kind.partition(".")[0] in _READ or kind in self._kinds
+
+    def _whole(self, key: Key) -> Key:
+        """The key of the object that is meant, with its API group."""
+        kind, *place = key
+        kinds = sorted(known for known in self._kinds if known.partition(".")[0] == kind)
+        keys = [(known, *place) for known in kinds]
+        return next((each for each in (key, *keys) if each in self._objects), key)
 
     def pod(self, name: str) -> Json | None:
         """The pod ``namespace/name``."""
@@ -168,7 +175,7 @@ def _other_key(obj: Json) -> Key:
     meta = meta if isinstance(meta, dict) else {}
     name = meta.get("name")
     namespace = meta.get("namespace")
-    kind = str(obj.get("kind") or "")
+    kind = dialects.kind_of(obj)
     return (kind, namespace if isinstance(namespace, str) else "default", str(name))
 
 

@@ -64,6 +64,20 @@ def test_two_gangs_are_judged_together_and_nothing_is_changed() -> None:
     assert not state.pods
 
 
+def test_a_request_for_one_node_is_judged_and_changes_no_levels() -> None:
+    state = cluster("n1", "n2")
+    asked = {"topology-required": "node"}
+    pair = [
+        decode.pod(pod(f"t/a-{at}", gpu=4, gang="a", min=2, options=asked, **AMPLE))
+        for at in range(2)
+    ]
+    answer = fit.would_fit(state, pair)
+    assert answer["fits"] is True
+    assert len(set(answer["nodes"].values())) == 1
+    assert state.topology().levels == ("topo/rack",)
+    assert not state.host_askers
+
+
 def test_an_incomplete_gang_is_told_how_many_pods_are_missing() -> None:
     answer = fit.would_fit(cluster("n1"), gang("a", 4, 1)[:3])
     assert answer == {"fits": False, "never": False, "reason": "3 of 4 pods exist"}

@@ -90,6 +90,20 @@ def test_pod_groups_of_two_api_groups_are_two_gangs() -> None:
     assert kind(made.kai("a", group="A")) == "PodGroup.scheduling.run.ai"
 
 
+@pytest.mark.parametrize("kind", ["PodGroup.scheduling.x-k8s.io", "PodGroup"])
+def test_pod_groups_of_one_name_may_come_and_go_alone(kind: str) -> None:
+    story = room()
+    story.object(pod_group("t/A", min=2, kind="coscheduling"))
+    if kind != "PodGroup":
+        story.object(pod_group("t/A", min=3))
+    story.delete("t/A", kind=kind)
+    story.put_pod(made.pod("a-0", gpu=4, **in_group("A", kind="coscheduling")))
+    assert "does not exist" in story.reason("t/a-0")
+    story.put_pod(made.pod("b-0", gpu=4, **in_group("A", kind="native")))
+    native = story.reason("t/b-0")
+    assert ("1 of 3 pods exist" in native) == (kind != "PodGroup")
+
+
 def test_all_spellings_of_one_declaration_name_one_gang() -> None:
     """Koordinator's annotation and the labels that it shares mean the same group."""
     told = made.pod("a-0", gpu=4, labels={"scheduling.x-k8s.io/pod-group": "A"})

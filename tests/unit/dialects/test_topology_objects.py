@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 from cases.story import Story
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scheduler import decode, dialects
-from scheduler.model import Chart, ChartLevel, ChartMember, GroupKey, Requirement
+from scheduler.core.topology import Topology
+from scheduler.model import Chart, ChartLevel, ChartMember, GroupKey, Node, Requirement
+from tests.unit.decode.test_decode_hostile import paths, values, with_value
 from tests.unit.dialects import controller_pods as made
 from tests.unit.dialects.topology_objects import (
     BLOCK,
@@ -130,6 +134,35 @@ def test_hostile_objects_are_read_as_nothing(kind: str, spec: object) -> None:
 @pytest.mark.parametrize("obj", [{}, {"kind": "Topology"}, levels([BLOCK], name=""), []])
 def test_other_objects_are_none_of_these(obj: Any) -> None:
     assert decode.chart(obj) is None
+
+
+RICH = [
+    levels([BLOCK, RACK, HOST]),
+    kai_levels([BLOCK]),
+    layers(("BlockLayer", "SpineLayer", [LEAF]), ("SpineLayer", "", [SPINE])),
+    hypernode(
+        "s0",
+        1,
+        member(exactMatch={"name": "n1"}),
+        member(regexMatch={"pattern": "^n[2-3]$"}),
+        member(labelMatch={"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}),
+        member("HyperNode", exactMatch={"name": "s1"}),
+        tier_name="rack",
+    ),
+]
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_whatever_an_object_holds_it_is_read_and_harms_nothing(data: st.DataObject) -> None:
+    obj = data.draw(st.sampled_from(RICH))
+    place = data.draw(st.sampled_from(paths(obj)))
+    found = decode.chart(with_value(obj, place, data.draw(values)))
+    nodes_there = [Node("n1", labels={BLOCK: "b", RACK: "r"}), Node("n2", labels={SPINE: "s"})]
+    topology = Topology.of(nodes_there, (), [found] if found is not None else [])
+    for node in nodes_there:
+        gaps = [value is None for value in topology.path(node.name)]
+        assert gaps == sorted(gaps)
 
 
 # ── what a gang gets from them ──
