@@ -26,13 +26,38 @@ def closest(ground: Ground, group: IntArray, need: int, above: int = 0) -> IntAr
     narrowed = narrow(ground.fabric, ground.caps, ground.near, group, need, above)
     best: tuple[Key, list[int]] | None = None
     for bound, positions in _by_bound(ground, narrowed, need):
-        if best is not None and best <= (bound, [int(positions[0])]):
-            break
+        if best is not None:
+            if best <= (bound, [int(positions[0])]):
+                break
+            positions = _still_useful(ground, narrowed, bound, best[0], positions, need)
+            if not positions.size:
+                continue
         chosen = select(ground, narrowed.level, narrowed.fewest, positions, need)
         found = (ground.key(chosen), chosen.tolist())
         best = min(best, found) if best else found
     assert best is not None
     return np.array(best[1], dtype=np.int64)
+
+
+def _still_useful(
+    ground: Ground, narrowed: Narrowed, bound: Key, best: Key, positions: IntArray, need: int
+) -> IntArray:
+    """The nodes of an alternative that can be part of a choice as good as the best one so far.
+
+    If that has as few domains and nodes as the bound, nothing with more nodes is as good: a node
+    must hold what the others cannot. None is left if no choice can have so few.
+    """
+    nodes = ground.fabric.levels
+    if ground.near.any() or best[: nodes + 1] != bound[: nodes + 1]:
+        return positions
+    caps = ground.caps[positions]
+    positions = positions[caps >= need - (bound[nodes] - 1) * int(caps.max())]
+    heads = np.flatnonzero(np.diff(ground.fabric.paths[narrowed.level, positions], prepend=-1))
+    if not heads.size:
+        return positions
+    held = np.sort(np.add.reduceat(ground.caps[positions], heads))
+    enough = int(held[-narrowed.fewest :].sum()) >= need
+    return positions if enough else positions[:0]
 
 
 def _by_bound(ground: Ground, narrowed: Narrowed, need: int) -> Iterator[tuple[Key, IntArray]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from placement_oracle import asks, fabrics, random_ask, random_cluster
+from placement_oracle import asks, fabrics, members_of, random_ask, random_cluster
 
-from scheduler.core import knapsack, staged
+from scheduler.core import covering, knapsack, staged
 from scheduler.core.knapsack import Items, cheapest_cover
-from scheduler.core.placement import Ask, Fabric, Seats, place
+from scheduler.core.placement import Ask, Fabric, NoRoom, Seats, place
 
 thorough = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -97,3 +99,25 @@ def test_a_cover_that_cannot_be_is_refused() -> None:
     item = Items(np.array([2]), one * 0, one == 0, one)
     with pytest.raises(ValueError, match="3 members cannot be covered by items that hold 2"):
         cheapest_cover(item, 3)
+
+
+def test_what_is_cut_off_once_a_choice_is_known_changes_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(77)
+    asked = []
+    for _ in range(60):
+        fabric = random_cluster(rng, 64, 500)
+        ask = random_ask(rng, fabric, most=int(rng.choice([16, 64, 200])))
+        asked.append((fabric, replace(ask, required=1 if rng.random() < 0.3 else None)))
+    answers = [place(*one) for one in asked]
+
+    monkeypatch.setattr(covering, "_still_useful", lambda *given: given[4])
+
+    for one, answer in zip(asked, answers, strict=True):
+        again = place(*one)
+        if isinstance(answer, NoRoom):
+            assert again == answer
+        else:
+            assert isinstance(again, Seats)
+            assert members_of(again) == members_of(answer)
