@@ -172,6 +172,7 @@ def test_a_job_starts_as_a_gang_goes_on_after_a_failure_and_finishes(
         ("jobset", '"replicas": 1', '"replicas": 2000000000', "replicas and parallelism"),
         ("pytorchjob", '"name": "pytorch"', '"name": "x"', "container with name pytorch"),
     ],
+    ids=["jobset", "pytorchjob"],
 )
 def test_the_webhooks_of_these_controllers_are_asked(
     client: Client, namespace: str, example: str, right: str, wrong: str, words: str

@@ -50,8 +50,8 @@ MUSTER = f"system:serviceaccount:{NAMESPACE}:muster"
 AGENT = f"system:serviceaccount:{AGENT_NAMESPACE}:muster-agent"
 
 LOST_ANSWERS: set[Permission] = {("get", "", "pods")}
-"""Asked for only after a Binding whose answer was lost or a conflict, which no test brings about on
-a real API server: see tests/unit/deploy/test_rbac.py."""
+"""Asked for only after a conflict, or a Binding whose answer was lost, which nothing brings about
+on purpose here: see tests/unit/deploy/test_rbac.py."""
 VOLUMES: Permission = ("update", "", "persistentvolumes")
 """Allowed by `system:volume-scheduler`, and by no other role."""
 
@@ -220,7 +220,7 @@ def test_muster_used_every_right_of_its_role_and_no_other(used: Audit) -> None:
     own = granted([_one("ClusterRole", "muster")])
     lease = granted([_one("Role", "muster-kube-scheduler")])
 
-    assert own - asked == LOST_ANSWERS
+    assert own - asked <= LOST_ANSWERS
     assert asked - own - lease == set()
 
 
