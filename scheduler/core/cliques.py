@@ -20,7 +20,12 @@ from scheduler.model import Node
 __all__ = ["KEY", "NAMES", "Cliques", "clique_of"]
 
 KEY = "nvidia.com/gpu.clique"
-LABELS = (KEY, "accelerator.topograph.run/domain", "topology.k8s.aws/ultraserver-id")
+LABELS = (
+    KEY,
+    "accelerator.topograph.run/domain",
+    "network.topology.nvidia.com/accelerator",
+    "topology.k8s.aws/ultraserver-id",
+)
 """Node labels that name the domain, the first that a node has counts."""
 
 NAMES = frozenset({*LABELS, "gpu.clique", "clique", "nvlink-domain"})
