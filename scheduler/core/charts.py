@@ -101,9 +101,9 @@ def _domain_labels(charts: Sequence[Chart], nodes: Sequence[Node]) -> dict[str, 
     inside: dict[str, set[str]] = {}
     found: dict[str, dict[int, str]] = {}
     tiers: list[int] = sorted({chart.tier for chart in charts if chart.tier is not None})
-    by_name = {node.name: node for node in nodes}
+    known = _Nodes(nodes)
     for chart in sorted(charts, key=lambda one: (one.tier or 0, one.key)):
-        inside[chart.key.name] = held = _nodes_of(chart, by_name, inside)
+        inside[chart.key.name] = held = _nodes_of(chart, known, inside)
         for name in held:
             found.setdefault(name, {}).setdefault(chart.tier or 0, chart.key.name)
     for own in found.values():
@@ -115,28 +115,40 @@ def _domain_labels(charts: Sequence[Chart], nodes: Sequence[Node]) -> dict[str, 
     return found
 
 
-def _nodes_of(chart: Chart, nodes: Mapping[str, Node], inside: Mapping[str, set[str]]) -> set[str]:
+def _nodes_of(chart: Chart, nodes: _Nodes, inside: Mapping[str, set[str]]) -> set[str]:
     """Names of the nodes in a domain, directly and through domains of lower tiers."""
     held: set[str] = set()
     for member in chart.members:
         if member.nodes:
-            held.update(_matching(member, nodes))
+            held.update(nodes.of(member))
         else:
-            for name in _named(member, tuple(inside)):
+            for name in _domains_of(member, inside):
                 held |= inside[name]
     return held
 
 
-def _matching(member: ChartMember, nodes: Mapping[str, Node]) -> Iterable[str]:
-    if member.selector is not None:
-        return [name for name, node in nodes.items() if selects(member.selector, node.labels)]
-    return _named(member, tuple(nodes)) if member.pattern else {member.name} & nodes.keys()
-
-
-def _named(member: ChartMember, names: tuple[str, ...]) -> tuple[str, ...]:
+def _domains_of(member: ChartMember, inside: Mapping[str, set[str]]) -> Sequence[str]:
     if member.pattern:
-        return _found(member.pattern, names)
-    return (member.name,) if member.name in names else ()
+        expression = re.compile(member.pattern)
+        return [name for name in inside if expression.search(name)]
+    return [member.name] if member.name in inside else []
+
+
+class _Nodes:
+    """The nodes by name, to choose members from."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._by_name = {node.name: node for node in nodes}
+        self._names = tuple(self._by_name)
+
+    def of(self, member: ChartMember) -> Iterable[str]:
+        """Names of the nodes that a member means."""
+        if member.selector is not None:
+            chosen = member.selector
+            return [name for name, node in self._by_name.items() if selects(chosen, node.labels)]
+        if member.pattern:
+            return _found(member.pattern, self._names)
+        return {member.name} & self._by_name.keys()
 
 
 @lru_cache(maxsize=1024)  # nodes change more often than their names do

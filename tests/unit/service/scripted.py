@@ -26,6 +26,7 @@ from scheduler.service import Started, Totals
 
 OVERVIEW: dict[str, Any] = {
     "levels": ["block", "rack"],
+    "levels_from": "the settings",
     "nodes": {"total": 1, "usable": 1},
     "gpus": {
         "total": 8,

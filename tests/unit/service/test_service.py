@@ -245,6 +245,14 @@ class TestReady:
         world.service.post(Synced())
         assert (world.service.ready, world.service.unready_reason) == (True, "")
 
+    def test_the_log_says_then_what_the_network_is_taken_to_be(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO")
+        world.service.post(Synced())
+        said = [text for text in caplog.messages if text.startswith("levels of the network: ")]
+        assert said == ["levels of the network: block > rack (the settings)"]
+
     def test_not_ready_if_the_engine_failed_on_it(self, world: World) -> None:
         world.engine.on(Synced, failing)
         world.service.post(Synced())
