@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from scheduler.core import booking, gates, starting
+from scheduler.core import booking, gates, probing, starting
 from scheduler.core.gang import Gang, Reason, Stage
 from scheduler.core.messages import (
     Bind,
@@ -112,6 +112,7 @@ def _member(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterRep
         nominated = reservation.how is Start.NOMINATE
         if where in names and (len(names) == 1 or not nominated):
             reservation.called = True
+        probing.called(turn, gang, reservation, names)
     if not where:
         return _hold(turn, gang, pod, names)
     if where in names:

@@ -11,6 +11,7 @@ from scheduler.core import (
     gates,
     hints,
     indexing,
+    probing,
     ranking,
     remarks,
     roster,
@@ -77,7 +78,9 @@ def start_of(state: State, gang: Gang, pods: tuple[Pod, ...]) -> Start:
     asked = gang.life.options.start if gang.life else None
     how = asked or state.settings.start
     if how is Start.BURST and any(must_be_nominated(state, pod) for pod in pods):
-        return Start.NOMINATE
+        how = Start.NOMINATE
+    if how is Start.NOMINATE and not probing.works(state):
+        return Start.FOLLOW
     return how
 
 
@@ -290,6 +293,8 @@ def replace_rejected(turn: Turn, pod: Pod) -> None:
 def effect_done(turn: Turn, event: EffectDone) -> None:
     """An effect has ended; what it means depends on what it was."""
     effect = turn.state.open.pop(event.id, None)
+    if effect is not None and effect.kind == "nominate" and event.outcome is Outcome.OK:
+        probing.written(turn.state, effect.ref.uid)
     if effect is None or effect.kind != "bind":
         return
     state, uid = turn.state, effect.ref.uid

@@ -34,9 +34,23 @@ class Reservation:
     """How its member is started; a nomination must be cleared if the reservation ends."""
     called: bool = False
     """Whether the scheduler has asked since: for this node alone if it was nominated."""
+    nominated: bool = False
+    """Whether the API server has its nomination."""
     tries: int = 0
     uncertain: bool = False
     """Whether a Binding was sent whose outcome was never learnt."""
+
+
+@dataclass(slots=True)
+class Nominations:
+    """What the scheduler's calls have shown of whether it follows nominations."""
+
+    proven: bool = False
+    """Whether a nominated pod has ever been asked about with its one node."""
+    missed: dict[str, int] = field(default_factory=dict)
+    """Uid -> calls about a nominated pod that offered other nodes."""
+    ignored_until: float | None = None
+    """Until when gangs are not nominated; None = no reason not to."""
 
 
 @dataclass(slots=True)
@@ -137,6 +151,7 @@ class State:
     next_id: int = 1
     next_complete: int = 1
     last_ask: int = 0
+    nominations: Nominations = field(default_factory=Nominations)
     expired: int = 0
     """Reservations that ran out, ever."""
     plans: int = 0
