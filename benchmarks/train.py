@@ -38,8 +38,8 @@ BARS = {
 
 SECONDS = 300
 QUIET = TrainSettings(steps=120, log_every=0, checkpoint_every=0)
-LOAD = replace(QUIET, hidden=2048, global_batch=512, lr=0.01)
-"""Steps that take a few milliseconds, as no loop shows beside an empty one."""
+LOAD = replace(QUIET, hidden=4096, global_batch=512, lr=0.01)
+"""Steps of about ten milliseconds, still short for a training."""
 
 
 # ── worlds of forked processes ──

@@ -136,13 +136,14 @@ class GlobalSampler:
         import torch
 
         last = first + self.global_batch
-        positions = torch.arange(first, last)[rank::world_size]
-        epochs = positions // self.samples
-        parts = [
-            self._permutation(epoch)[positions[epochs == epoch] % self.samples]
-            for epoch in range(first // self.samples, (last - 1) // self.samples + 1)
-        ]
-        return torch.cat(parts)
+        parts = []
+        for epoch in range(first // self.samples, (last - 1) // self.samples + 1):
+            begin = max(first, epoch * self.samples)
+            end = min(last, (epoch + 1) * self.samples)
+            # The first position behind `begin` that is this rank's.
+            mine = begin + (rank - (begin - first)) % world_size - epoch * self.samples
+            parts.append(self._permutation(epoch)[mine : end - epoch * self.samples : world_size])
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def state_dict(self) -> dict[str, int]:
         return {"seed": self.seed, "samples": self.samples, "consumed": self.consumed}

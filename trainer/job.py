@@ -17,6 +17,7 @@ from trainer.train_settings import TrainSettings
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
     from torch.nn.parallel import DistributedDataParallel
     from torch.optim import Optimizer
 
@@ -30,6 +31,8 @@ class Job:
     device: torch.device
     feed: Feed
     network: DistributedDataParallel
+    parameters: tuple[Tensor, ...]
+    """Of the network; walking its modules in every step takes as long as adding them up."""
     local: LocalSgd | None
     """With --comm-hook localsgd only."""
     optimizer: Optimizer
@@ -75,6 +78,7 @@ def prepare(settings: TrainSettings, ranks: Ranks) -> Job:
         device=device,
         feed=feed,
         network=wrapped,
+        parameters=tuple(wrapped.parameters()),
         local=local,
         optimizer=torch.optim.SGD(bare.parameters(), lr=settings.lr, momentum=settings.momentum),
         scaler=torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16"),

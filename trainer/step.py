@@ -182,10 +182,9 @@ def _norm(job: Job) -> float:
     """Of the gradient, before it is clipped."""
     from torch.nn.utils import clip_grad_norm_, get_total_norm
 
-    parameters = list(job.network.parameters())
     if job.settings.clip:
-        return float(clip_grad_norm_(parameters, job.settings.clip))
-    return float(get_total_norm([one.grad for one in parameters if one.grad is not None]))
+        return float(clip_grad_norm_(job.parameters, job.settings.clip))
+    return float(get_total_norm([one.grad for one in job.parameters if one.grad is not None]))
 
 
 def _guard(job: Job, outcome: Outcome) -> None:
