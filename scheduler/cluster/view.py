@@ -22,7 +22,7 @@ from scheduler.cluster.resources import NODES, PODS, Resource
 from scheduler.cluster.transport import Transport
 from scheduler.core.messages import Event, Synced
 from scheduler.errors import ClusterError, DecodeError
-from scheduler.model import Pod
+from scheduler.model import Chart, Pod
 from scheduler.service import Metrics, Recorder
 
 GROUP_TRIES = 5
@@ -193,7 +193,15 @@ class View:
             if resource.kind == "PodGroup":
                 self._watch(resource, _reader(resource, decode.group), mirror.groups())
             else:
-                self._watch(resource, _reader(resource, decode.chart), mirror.charts())
+                self._watch(resource, _reader(resource, self._charted), mirror.charts())
+
+    def _charted(self, obj: Mapping[str, Any]) -> Chart | None:
+        """A topology object; what of it cannot be used is said once."""
+        found = decode.chart(obj)
+        if found is not None:
+            for text in found.warnings:
+                self._warn_once(f"{obj['kind']} {found.key.name}: {text}; it is left out")
+        return found
 
 
 class _Sync:

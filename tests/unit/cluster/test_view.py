@@ -342,6 +342,22 @@ class TestPodGroups:
         api.delete(kueue, "", "a")
         world.wait(lambda: len(world.charts) == 1)
 
+    def test_what_of_a_topology_object_cannot_be_used_is_said_once(
+        self, api: FakeApi, view: View, world: RecordingWorld, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        path = api.serve("topology.volcano.sh", "v1alpha1", "hypernodes")
+        obj = {"metadata": {"name": "s0"}, "spec": {"tier": 1, "members": [{"type": "Rack"}]}}
+        api.put(path, obj)
+        view.start()
+        world.wait(lambda: len(world.charts) == 1)
+        api.put(path, {**obj, "spec": {**obj["spec"], "tier": 2}})
+        world.wait(lambda: [chart.tier for chart in world.charts.values()] == [2])
+        said = [text for text in caplog.messages if "spec.members[0].type" in text]
+        assert said == [
+            'HyperNode s0: spec.members[0].type: "Rack" is not one of Node, HyperNode;'
+            " it is left out"
+        ]
+
     def test_a_kind_that_is_withdrawn_takes_its_groups_along(
         self, api: FakeApi, view: View, world: RecordingWorld
     ) -> None:

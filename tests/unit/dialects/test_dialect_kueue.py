@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cases.story import Story
 
 from scheduler.model import Options
 from tests.unit.dialects.controller_pods import job_pod, kueue
@@ -90,3 +91,25 @@ def test_pods_that_are_admitted_at_once_may_come_one_by_one(value: str, first: i
 def test_a_group_of_one_has_no_phases() -> None:
     pod = annotated(kueue(0, 1), {PREFIX + "pod-group-fast-admission": "true"})
     assert declared(pod).options == Options(min_available=1, size=1)
+
+
+def test_a_group_whose_pods_wait_for_each_other_starts_one_by_one() -> None:
+    """As a StatefulSet makes them: the second pod when the first one runs."""
+    story = Story()
+    for number in range(2):
+        story.node(f"n{number}", gpu=8, block="b1", rack="r1")
+    fast = {PREFIX + "pod-group-fast-admission": "true"}
+    story.put_pod(annotated(kueue(0, 3), fast))
+    assert list(story.bound) == ["t/A-0"]
+    story.pod("t/other", gang="B", min=1, gpu=8)
+    assert "t/other" not in story.bound, "room for the rest is kept"
+    story.put_pod(annotated(kueue(1, 3), fast))
+    story.put_pod(annotated(kueue(2, 3), fast))
+    assert sorted(story.bound) == ["t/A-0", "t/A-1", "t/A-2"]
+
+
+def test_a_group_that_cannot_have_room_for_all_does_not_begin() -> None:
+    story = Story()
+    story.node("n0", gpu=8, block="b1", rack="r1")
+    story.put_pod(annotated(kueue(0, 3), {PREFIX + "pod-group-fast-admission": "true"}))
+    assert story.bound == {}
