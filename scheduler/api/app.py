@@ -26,8 +26,9 @@ from scheduler.service import Service
 from scheduler.service.access import Access
 from scheduler.service.answers import BROKEN, hold
 
-INLINE_BYTES = 1 << 20
-"""Bodies up to this size are answered in the event loop; whole nodes would block it for long."""
+INLINE_BYTES = 1 << 18
+"""Bodies up to this size, such as 5,000 names, are answered in the event loop; whole nodes or
+victims would block it for long."""
 
 THREADS = 32
 """Requests that may wait for the engine at once, each for at most two seconds."""

@@ -47,6 +47,18 @@ class _Named(msgspec.Struct):
     metadata: _Metadata | None = None
 
 
+class _Victim(msgspec.Struct):
+    """A MetaPod has a UID, a whole pod one in its metadata."""
+
+    uid: str | None = msgspec.field(name="UID", default=None)
+    metadata: _Metadata | None = None
+
+
+class _Victims(msgspec.Struct):
+    pods: list[_Victim] | None = msgspec.field(name="Pods", default=None)
+    violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
 class _Filtered(msgspec.Struct):
     nodes: dict[str, list[Raw]] | None = msgspec.field(name="Nodes")
     names: Sequence[str] | None = msgspec.field(name="NodeNames")
@@ -91,6 +103,7 @@ class PreemptArgs:
 
 _args = msgspec.json.Decoder(_Args)
 _named = msgspec.json.Decoder(_Named)
+_victims = msgspec.json.Decoder(_Victims)
 _raw_object = msgspec.json.Decoder(_RawObject)
 _raw_list = msgspec.json.Decoder(list[Raw])
 _text = msgspec.json.Decoder(str)
@@ -128,10 +141,11 @@ def read_preempt(body: bytes) -> PreemptArgs:
     victims: dict[str, list[str]] = {}
     violations: dict[str, int] = {}
     for key in ("nodenametometavictims", "nodenametovictims"):
-        for node, entry in _plain_object(args.get(key)).items():
-            entry = _lower_keys(entry)
-            victims.setdefault(node, []).extend(_uids(entry.get("pods")))
-            violations.setdefault(node, _count(entry.get("numpdbviolations")))
+        # One node after the other, so that tens of megabytes never keep other threads for long.
+        for node, entry in _raw_entries(args.get(key)).items():
+            uids, broken = _read_victims(entry)
+            victims.setdefault(node, []).extend(uids)
+            violations.setdefault(node, broken)
     pod = args.get("pod") or Raw(b"")
     unique = {node: list(dict.fromkeys(uids)) for node, uids in victims.items()}
     return PreemptArgs(_reference(pod), pod, unique, violations)
@@ -248,9 +262,28 @@ def _value(raw: Raw | None) -> Any:
         return None
 
 
-def _plain_object(raw: Raw | None) -> Mapping[str, Any]:
-    found = _value(raw)
-    return found if isinstance(found, dict) else {}
+def _raw_entries(raw: Raw | None) -> _RawObject:
+    try:
+        return {} if raw is None else _raw_object.decode(raw)
+    except msgspec.DecodeError:
+        return {}
+
+
+def _read_victims(raw: Raw) -> tuple[list[str], int]:
+    """Uids of one node's victims, and how many disruption budgets their evictions would break."""
+    try:
+        found = _victims.decode(raw)
+    except msgspec.DecodeError:
+        found = _Victims()
+    uids = [_victim_uid(victim) for victim in found.pods or ()]
+    if uids and all(uids):
+        return uids, found.violations
+    entry = _lower_keys(_value(raw))
+    return _uids(entry.get("pods")), _count(entry.get("numpdbviolations"))
+
+
+def _victim_uid(victim: _Victim) -> str:
+    return victim.uid or (victim.metadata.uid if victim.metadata else "") or ""
 
 
 def _lower_keys(found: Any) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from service.scripted import (
     ref,
 )
 
-from scheduler.api import ServerThread, create_app
+from scheduler.api import ServerThread, create_app, wire
 from scheduler.api.server import ServerError
 from scheduler.core.messages import (
     BindCall,
@@ -354,3 +354,23 @@ class TestServer:
             assert answer.result(PATIENCE_S)["NodeNames"] == ["n1"]
             stopping.result(PATIENCE_S)
         assert not site.server.alive
+
+
+def test_large_bodies_are_read_outside_the_event_loop(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, threads = wire.read_preempt, list[str]()
+
+    def noted(body: bytes) -> wire.PreemptArgs:
+        threads.append(threading.current_thread().name)
+        return read(body)
+
+    monkeypatch.setattr(wire, "read_preempt", noted)
+    victims = {f"n{at}": {"Pods": [{"UID": "u" * 400}]} for at in range(1000)}
+    for amount in (1, 1000):
+        some = dict(list(victims.items())[:amount])
+        body = {"Pod": {"metadata": {"uid": "p"}}, "NodeNameToMetaVictims": some}
+        assert site.client.post("/preempt", json=body).status_code == 200
+
+    assert threads[0] == "muster-http"
+    assert threads[1].startswith("muster-verb")

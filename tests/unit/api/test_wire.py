@@ -193,6 +193,35 @@ class TestPreempt:
             "n1": {"Pods": [{"UID": "v1"}], "NumPDBViolations": 2}
         }
 
+    @pytest.mark.parametrize(
+        ("pods", "uids"),
+        [
+            ([{"UID": "v1"}, {"uid": "v2"}], ["v1", "v2"]),
+            ([{"UID": "v1"}, {"metadata": {"uid": "v2"}}], ["v1", "v2"]),
+            ([{"UID": "v1"}, {"UID": 5}, {}, None, {"UID": ""}], ["v1"]),
+            ([{"metadata": {"UID": "v1"}}], ["v1"]),
+            (None, []),
+            ({"UID": "v1"}, []),
+        ],
+    )
+    def test_victims_in_any_form_are_read_as_far_as_they_can_be(
+        self, pods: Any, uids: list[str]
+    ) -> None:
+        entry = {"Pods": pods, "NumPDBViolations": 2}
+        args = wire.read_preempt(
+            json.dumps({"Pod": POD, "NodeNameToVictims": {"n": entry}}).encode()
+        )
+        assert args.victims == {"n": uids}
+        assert args.violations == {"n": 2}
+
+    @pytest.mark.parametrize("count", [True, "3", None, 2.5])
+    def test_an_odd_number_of_violations_is_none(self, count: Any) -> None:
+        entry = {"Pods": [{"UID": "v1"}], "NumPDBViolations": count}
+        args = wire.read_preempt(
+            json.dumps({"Pod": POD, "NodeNameToVictims": {"n": entry}}).encode()
+        )
+        assert (args.victims, args.violations) == ({"n": ["v1"]}, {"n": 0})
+
     def test_lower_case(self) -> None:
         body = {
             "pod": POD,
