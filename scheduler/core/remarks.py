@@ -32,7 +32,7 @@ def of(state: State, gang: Gang) -> list[str]:
     """All remarks about a gang, for people. O(members)."""
     living = [state.pods[uid] for item in (*HELD, Status.WAITING) for uid in gang.by_status[item]]
     counts = gang.life.options if gang.life else Options()
-    unread = sorted({text for pod in living for text in getattr(pod, "warnings", ())})
+    unread = sorted({text for pod in living for text in pod.warnings})
     return [*disagreements(gang.declared, counts), *_indexes(living), *unread][:MOST]
 
 

@@ -275,7 +275,8 @@ def _join(turn: Turn, pod: Pod, key: GangKey) -> None:
     kind = status(pod) if counts else Status.STALE
     gang.by_status[kind][pod.uid] = None
     gang.ask = None
-    _count(gang, pod, 1)
+    if counts:
+        _count(gang, pod, 1)
     gang.latest = max(gang.latest, pod.created)
     if role := ranking.role_of(pod):
         gang.roles[pod.uid] = role
@@ -294,11 +295,12 @@ def _strike(turn: Turn, pod: Pod, *, keep_empty: bool = False) -> None:
     if key is None:
         return
     gang = state.gangs[key]
+    if pod.uid not in gang.by_status[Status.STALE]:
+        _count(gang, pod, -1)
     for uids in gang.by_status.values():
         uids.pop(pod.uid, None)
     gang.roles.pop(pod.uid, None)
     gang.ask = None
-    _count(gang, pod, -1)
     if not keep_empty:
         end_reservation(turn, pod.uid, keep_claim=False)
         gang.memory.refusal = None
@@ -348,6 +350,7 @@ def _retire(turn: Turn, gang: Gang) -> None:
         for uid in [uid for uid in uids if _is_outdated(turn.state, gang, uid)]:
             del uids[uid]
             stale[uid] = None
+            _count(gang, turn.state.pods[uid], -1)
     gang.memory = Memory()
 
 

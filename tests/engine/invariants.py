@@ -217,7 +217,8 @@ def _rolls_agree(state: State) -> None:
         uids = [uid for roll in gang.by_status.values() for uid in roll]
         assert len(uids) == len(set(uids)), f"a pod is twice in {key}"
         assert all(state.gang_of.get(uid) == key for uid in uids), f"strangers in {key}"
-        assert gang.priorities.total() == gang.declared.total() == len(uids)
+        counted = len(uids) - len(gang.by_status[Status.STALE])
+        assert gang.priorities.total() == gang.declared.total() == counted
         assert set(gang.reserved) == {
             uid for uid, item in state.reservations.items() if item.gang == key
         }
