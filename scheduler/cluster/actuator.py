@@ -27,7 +27,7 @@ from scheduler.core.messages import (
     PodGone,
     Record,
 )
-from scheduler.model import Pod, PodRef
+from scheduler.model import GroupKey, Pod, PodRef
 from scheduler.service import Metrics, Post
 
 LIMIT = 100_000
@@ -41,7 +41,7 @@ class ClusterActuator:
 
     Every effect but Record and Cancel ends in exactly one EffectDone, after the PodSeen or PodGone
     that its request brought to light. ``pods`` is the mirror that the watch feeds; ``may_send`` is
-    asked just before every request.
+    asked just before every request, and ``pod_group`` gives the uid of a PodGroup.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class ClusterActuator:
         workers: int = MOST,
         limit: int = LIMIT,
         may_send: Callable[[], bool] = lambda: True,
+        pod_group: Callable[[GroupKey], str] = lambda _: "",
     ) -> None:
         self._pods = pods
         self._backlog = Backlog(limit, workers)
@@ -60,7 +61,7 @@ class ClusterActuator:
         self._may_send = may_send
         self._writer = Writer(transport, self._is_cancelled, self._stopped)
         self._events = EventWriter(transport, metrics)
-        self._owners = OwnerNotes(pods)
+        self._owners = OwnerNotes(pods, pod_group=pod_group)
         self._post: Post = _not_started
         self._threads = [
             threading.Thread(target=self._work, name=f"muster-effects-{at}", daemon=True)

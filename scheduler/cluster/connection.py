@@ -53,7 +53,13 @@ class Connection:
         self._leadership = name and Leadership(self._transport, name, identity)
         leads: Callable[[], bool] = self._leadership.holds if self._leadership else _always
         pods, metrics = mirror.pods(), Metrics()
-        actuator = ClusterActuator(self._transport, pods, metrics, may_send=leads)
+        actuator = ClusterActuator(
+            self._transport,
+            pods,
+            metrics,
+            may_send=leads,
+            pod_group=lambda key: self._view.pod_group(key),
+        )
         keeping = Keeping(settings.bind_annotations)
         kept = KeptActuator(actuator, keeping)
         self._fence = Fence(kept, leads)

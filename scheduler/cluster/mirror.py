@@ -49,12 +49,17 @@ class Mirror(Generic[V]):
         return len(self._held)
 
     def get(self, namespace: str, name: str, uid: str) -> V | None:
-        """The object of that name and uid, if there is one.
-
-        Takes no lock: who asks may be called from within a post.
-        """
+        """The object of that name and uid, if there is one."""
         held = self._held.get((namespace, name))
         return held.value if held is not None and held.uid == uid else None
+
+    def uid_of(self, namespace: str, name: str) -> str:
+        """The uid of the object of that name; "" if there is none.
+
+        Takes no lock, as ``get``: who asks may be called from within a post.
+        """
+        held = self._held.get((namespace, name))
+        return held.uid if held is not None else ""
 
     def replace(self, found: Iterable[tuple[Meta, V]], post: Post) -> None:
         """A full list: what it lacks is gone, what it has is there."""

@@ -1,14 +1,17 @@
-"""The Events of a gang on what made its pods, so that `kubectl describe job` explains the wait."""
+"""The Events of a gang on what made its pods, so that `kubectl describe job` explains the wait.
+
+A PodGroup that the pods name has them too.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from scheduler.cluster.events import Note
 from scheduler.cluster.mirror import Mirror
 from scheduler.core.messages import Record
-from scheduler.model import Owner, Pod, PodRef
+from scheduler.model import GroupKey, Owner, Pod, PodRef
 
 OWNERS = 16
 """Most owners that one Record is written on; a gang mostly has one."""
@@ -20,10 +23,17 @@ REMEMBERED = 10_000
 
 
 class OwnerNotes:
-    """Makes the notes. ``pods`` knows who owns them; used by one thread at a time."""
+    """Makes the notes. ``pods`` knows who owns them, ``pod_group`` the uid of a PodGroup ("" for
+    none); used by one thread at a time."""
 
-    def __init__(self, pods: Mirror[Pod], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        pods: Mirror[Pod],
+        clock: Callable[[], float] = time.monotonic,
+        pod_group: Callable[[GroupKey], str] = lambda _: "",
+    ) -> None:
         self._pods = pods
+        self._pod_group = pod_group
         self._clock = clock
         self._said: dict[tuple[str, str, str], float] = {}
 
@@ -47,10 +57,17 @@ class OwnerNotes:
         found: dict[str, Owner] = {}
         for ref in effect.refs:
             pod = self._pods.get(ref.namespace, ref.name, ref.uid)
-            owner = pod.owner if pod is not None else None
-            if owner is not None and owner.kind and owner.name and owner.uid:
-                found[owner.uid] = owner
+            for owner in self._told_of(pod) if pod is not None else ():
+                if owner.kind and owner.name and owner.uid:
+                    found[owner.uid] = owner
         return list(found.values())[:OWNERS]
+
+    def _told_of(self, pod: Pod) -> Iterator[Owner]:
+        if pod.owner is not None:
+            yield pod.owner
+        group = pod.declaration.group if pod.declaration is not None else None
+        if group is not None and group.namespace == pod.namespace:
+            yield Owner("PodGroup", group.name, self._pod_group(group))
 
     def _is_new(self, effect: Record, owner: Owner) -> bool:
         key, now = (owner.uid, effect.reason, effect.message), self._clock()

@@ -22,7 +22,7 @@ from scheduler.cluster.resources import NODES, PODS, Resource
 from scheduler.cluster.transport import Transport
 from scheduler.core.messages import Event, Synced
 from scheduler.errors import ClusterError, DecodeError
-from scheduler.model import Chart, Pod
+from scheduler.model import Chart, GroupKey, Pod
 from scheduler.service import Metrics, Recorder
 
 GROUP_TRIES = 5
@@ -102,6 +102,12 @@ class View:
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._owners.stop(max(0.0, deadline - time.monotonic()))
+
+    def pod_group(self, key: GroupKey) -> str:
+        """The uid of a PodGroup; "" for one that is not there, and for what is none."""
+        known = self._mirrors.get(f"podgroups.{key.kind.partition('.')[2]}")
+        is_one = key.kind.startswith("PodGroup.") and known is not None
+        return known.uid_of(key.namespace, key.name) if is_one and known is not None else ""
 
     def tell(self) -> None:
         """Tell the world everything once more; for one who has forgotten it."""

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cluster.fake_apiserver import NODES, PODS, FakeApi, Json, node, pod, until
+from cluster.fake_apiserver import NODES, PODS, FakeApi, Json, node, pod, pod_group, until
 from scheduler.api import ServerThread, create_app
 from scheduler.cluster import Connection
 from scheduler.service import Service
@@ -165,3 +165,23 @@ def test_people_see_the_gang_and_the_metrics(api: FakeApi, site: Site) -> None:
     assert site.client.get("/v1/topology").status_code == 200
     assert "t/a" in site.client.get("/v1/state").json()["gangs"]
     assert 'muster_gangs{state="forming"} 1.0' in site.client.get("/metrics").text
+
+
+def test_a_pod_group_is_told_why_its_gang_waits(api: FakeApi, tmp_path: Path) -> None:
+    path = api.serve("scheduling.x-k8s.io", "v1alpha1", "podgroups")
+    api.put(path, pod_group("big", 2))
+    site = Site(api, tmp_path)
+    try:
+        site.ready()
+        api.put(NODES, node("n1"))
+        for at in range(2):
+            made = member(f"a-{at}", gpus=8)
+            made["metadata"]["annotations"] = {}
+            made["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "big"}
+            api.put(PODS, made)
+        api.wait(lambda: any(event["regarding"]["kind"] == "PodGroup" for event in api.events))
+        (told,) = (event for event in api.events if event["regarding"]["kind"] == "PodGroup")
+        assert (told["regarding"]["name"], told["regarding"]["uid"]) == ("big", "uid-big")
+        assert told["reason"] in ("GangWaiting", "GangNeverFits")
+    finally:
+        site.close()

@@ -12,7 +12,7 @@ from scheduler.cluster.mirror import Mirror
 from scheduler.cluster.owner_events import OwnerNotes
 from scheduler.cluster.resources import Meta
 from scheduler.core.messages import Record
-from scheduler.model import GangKey, Owner, Pod, PodRef
+from scheduler.model import Declaration, GangKey, GroupKey, Owner, Pod, PodRef
 
 JOB = Owner("Job", "train", "uid-job")
 
@@ -23,7 +23,8 @@ class World:
     def __init__(self) -> None:
         self.pods: Mirror[Pod] = mirror.pods()
         self.now = 0.0
-        self.notes = OwnerNotes(self.pods, lambda: self.now)
+        self.groups: dict[GroupKey, str] = {}
+        self.notes = OwnerNotes(self.pods, lambda: self.now, lambda key: self.groups.get(key, ""))
 
     def pod(self, name: str, owner: Owner | None) -> PodRef:
         pod = Pod("t", name, f"uid-{name}", owner=owner)
@@ -81,6 +82,18 @@ def test_each_of_several_owners_is_told_up_to_a_bound(world: World) -> None:
     refs = [world.pod(f"a-{at}", owner) for at, owner in enumerate(owners)]
     told = world.told(*refs)
     assert [note.ref.name for note in told] == [f"job-{at}" for at in range(owner_events.OWNERS)]
+
+
+def test_a_pod_group_that_is_there_is_told_beside_the_owner(world: World) -> None:
+    key = GroupKey("PodGroup.scheduling.x-k8s.io", "t", "group")
+    declared = Declaration("group", "coscheduling", group=key)
+    pod = Pod("t", "a-0", "uid-a-0", owner=JOB, declaration=declared)
+    world.pods.put(Meta("t", "a-0", pod.uid), pod, lambda event: None)
+
+    assert [note.kind for note in world.told(pod.ref)] == ["Job"]
+    world.groups[key] = "uid-group"
+    (note,) = world.told(pod.ref)
+    assert (note.kind, note.ref) == ("PodGroup", PodRef("t", "group", "uid-group"))
 
 
 def test_not_everything_that_was_said_is_remembered(
