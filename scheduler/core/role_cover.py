@@ -22,7 +22,7 @@ NODE_CELLS = 2_000
 """What a node costs besides its ways, in cells: so long do a few calls of numpy take."""
 
 _MOST_STATES = 4_096
-_PER_NODE = NODE_CELLS // 8
+_PER_NODE = NODE_CELLS // 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,25 +32,28 @@ class Cover:
     seats: tuple[Seats, ...] | None
 
 
-def cover_roles(problem: RoleProblem, limit: int) -> Cover | None:
+def cover_roles(problem: RoleProblem, limit: int, single: int | None = None) -> Cover | None:
     """The best placement of all roles by the objective of `place`, or None: too large to say.
 
     The tree knapsack of `cheapest_cover` with a vector instead of a number: what is still to be
     placed of each role. At every node, all ways to put members of each role there are tried. Of
     nodes of one domain that are equal in everything, only as many are looked at as there are
-    members. Where one domain is required, each that has room for every role alone is solved.
+    members. Where one domain is required, each that has room for every role alone is solved; the
+    same where all are to lie inside one domain of the level `single`, which is no broader.
 
     Complexity: with S = product of (members of a role + 1), d levels, and w ways to use a node,
     O(nodes (w + d) S) time and O(nodes d S) memory. It is not tried if S is above 4,096, or
     nodes * ((w + d) S + 2,000), the cells, above `limit`, or if there are so many nodes that
-    telling equal ones apart would take too long (`limit` / 250).
+    telling equal ones apart would take too long (`limit` / 1,000). A cell takes about 10 ns.
     """
+    if _is_short(problem):
+        return Cover(None)
     if prod(role.count + 1 for role in problem.roles) > _MOST_STATES:
         return None
     grid = Grid(problem)
     searches = []
     cells = 0
-    for allowed in _areas(problem):
+    for allowed in _areas(problem, problem.common.required if single is None else single):
         if int(allowed.sum()) > limit // _PER_NODE:
             return None
         search = _Search(grid, _candidates(problem, allowed))
@@ -62,16 +65,26 @@ def cover_roles(problem: RoleProblem, limit: int) -> Cover | None:
     return Cover(_seats(problem, min(found, key=lambda a: a.key).ways) if found else None)
 
 
-def _areas(problem: RoleProblem) -> Iterator[BoolArray]:
-    """bool [n]: nodes that may be used together: those of one required domain, or all."""
+def _is_short(problem: RoleProblem) -> bool:
+    """Whether some role alone does not fit, or all together ask for more accelerators than there
+    are on nodes that any of them may use."""
+    counts = np.array([role.count for role in problem.roles])
+    if (problem.fits.sum(axis=1) < counts).any():
+        return True
+    usable = (problem.fits > 0).any(axis=0)
+    free = np.maximum(problem.free_accelerators(problem.free), 0)
+    return int(counts @ np.array(problem.per_member)) > int(free[usable].sum())
+
+
+def _areas(problem: RoleProblem, level: int | None) -> Iterator[BoolArray]:
+    """bool [n]: nodes that may be used together: those of one domain of a level, or all."""
     usable: BoolArray = np.any(problem.fits > 0, axis=0)
-    required = problem.common.required
-    if required is None:
+    if level is None:
         yield usable
         return
-    ids = problem.fabric.domains[required]
+    ids = problem.fabric.domains[level]
     counts = np.array([role.count for role in problem.roles])
-    enough = (problem.held(required) >= counts[:, None]).all(axis=0)
+    enough = (problem.held(level) >= counts[:, None]).all(axis=0)
     for domain in np.flatnonzero(enough).tolist():
         yield usable & (ids == domain)
 
@@ -160,6 +173,8 @@ class _Search:
         cost = new * counts[:, None] + left * weights[:, None]
         cost[-1] += rest[-1] if extra else 0
         bare, every = self._last_resorts()
+        if not self.grid.bare.any():
+            bare = np.zeros_like(bare)
         return np.cumsum(cost[::-1], axis=0)[::-1], bare * on_accelerated, every * on_unlabelled
 
     def _last_resorts(self) -> tuple[IntArray, IntArray]:
@@ -170,12 +185,15 @@ class _Search:
             return bare, np.zeros_like(bare)
         return bare, (problem.fabric.domains[preferred, self.rows] < 0).astype(np.int64)
 
-    def paid(self, item: int) -> Costs:
-        """[ways]: what the members put on a node cost, whichever domains are open."""
+    def paid(self, item: int) -> Costs | None:
+        """[ways, 1]: what the members put on a node cost, whichever domains are open; None: none
+        of them costs anything."""
         _, bare, every = self.costs
+        if not bare[item] and not every[item]:
+            return None
         ways = self.ways[self.kinds[item]]
-        vectors = self.grid.vectors[ways]
-        paid: Costs = self.grid.bare[ways] * bare[item] + vectors.sum(axis=1) * every[item]
+        members = self.grid.vectors[ways].sum(axis=1)
+        paid: Costs = (self.grid.bare[ways] * bare[item] + members * every[item])[:, None]
         return paid
 
     def best(self) -> _Answer | None:
@@ -206,8 +224,9 @@ class _Search:
     def _taken(self, item: int, behind: Costs) -> Costs:
         """[ways, S]: the cost of each way and of the best completion behind it, opening aside."""
         known = np.append(behind, never(behind.dtype))
-        found: Costs = known[self.before[self.kinds[item]]] + self.paid(item)[:, None]
-        return found
+        found: Costs = known[self.before[self.kinds[item]]]
+        paid = self.paid(item)
+        return found if paid is None else found + paid
 
     def _walk(self, tables: Sequence[Costs]) -> list[tuple[int, IntArray]]:
         """Follow all best ways at once; whenever one of them uses a node, those that do not are

@@ -16,10 +16,10 @@ __all__ = ["RoleAsk", "member_fits", "place_roles"]
 TRIES = 16
 """Domains of a level that are tried from each end, the tightest and the roomiest."""
 
-AT_ONCE = 2_000_000
-"""Cells up to which the best way is looked for at once: about 1,000 nodes, and some 50 ms."""
+AT_ONCE = 4_000_000
+"""Cells up to which the best way is looked for at once: about 1,500 nodes, and some 40 ms."""
 
-BEFORE_NO = 4_000_000
+BEFORE_NO = 8_000_000
 """Cells up to which all ways are looked at before a gang is told that there is none."""
 
 Key = tuple[int, ...]
@@ -45,13 +45,15 @@ def place_roles(
 
     Small gangs are placed exactly (`cover_roles`, up to AT_ONCE cells). In larger ones each role in
     turn, from the one with most accelerators per member, is placed exactly, close to those before
-    it; a role that finds no room goes first in the next attempt. Unless that is proven to be the
-    closest, each of the other roles goes first once; and where the roles with accelerators end up
-    in several domains of a level (or nowhere), single domains are tried, the finest level first, at
-    most 2 TRIES of a level. In every attempt that places everybody, each role is placed once more
-    beside the others. The best by the objective of `place`, for all roles together, is the answer.
-    Where nothing was found, all ways are looked at after all, up to BEFORE_NO cells: within that
-    size no gang is told wrongly to wait. `benchmarks.roles` measures what the attempts miss.
+    it; a role that finds no room goes first in the next attempt. If one domain of a level is enough
+    for that, all ways inside one are looked at (up to BEFORE_NO cells). Else, unless it is proven
+    to be the closest, each of the other roles goes first once; and where the roles with
+    accelerators end up in several domains of a level (or nowhere), single domains are tried, the
+    finest level first, at most 2 TRIES of a level. In every attempt that places everybody, each
+    role is placed once more beside the others. The best by the objective of `place`, for all roles
+    together, is the answer. Where nothing was found, all ways are looked at after all, up to
+    BEFORE_NO cells: within that size no gang is told wrongly to wait. `benchmarks.roles` measures
+    what the attempts miss.
 
     Raises ValueError for no roles and for arrays of the wrong shape.
     Complexity: that of `cover_roles` with those limits, and len(roles) calls of `place` where the
@@ -63,7 +65,10 @@ def place_roles(
     exact = cover_roles(problem, AT_ONCE)
     if exact is not None and exact.seats is not None:
         return exact.seats
-    tried = _attempts(problem)
+    first = problem.attempt(problem.orders()[0])
+    if exact is None and (closest := _best_inside(problem, first)) is not None:
+        return closest
+    tried = _attempts(problem, first)
     if exact is None and (found := _best(problem, tried)) is not None:
         return found
     exact = exact or cover_roles(problem, BEFORE_NO)
@@ -72,16 +77,33 @@ def place_roles(
 
 def attempts(problem: RoleProblem) -> tuple[Seats, ...] | None:
     """The answer of the attempts alone, without `cover_roles`; None if none places everybody."""
-    return _best(problem, _attempts(problem))
+    return _best(problem, _attempts(problem, problem.attempt(problem.orders()[0])))
 
 
-def _attempts(problem: RoleProblem) -> list[Attempt]:
+def _attempts(problem: RoleProblem, first: Attempt) -> list[Attempt]:
     largest_first, *others = problem.orders()
-    tried = [problem.attempt(largest_first)]
-    if not _proven(problem, tried[0]):
+    tried = [first]
+    if not _proven(problem, first):
         tried += [problem.attempt(order) for order in others]
-        tried += _single_domains(problem, tried[0], largest_first)
+        tried += _single_domains(problem, first, largest_first)
     return tried
+
+
+def _best_inside(problem: RoleProblem, attempt: Attempt) -> tuple[Seats, ...] | None:
+    """The best way of all, where an attempt shows that one domain of a level is enough for it.
+
+    No way has less than one, so the best one lies inside one too, and only such domains are looked
+    at as have room for every role alone. None: too large to say, or nothing is gained by it.
+    """
+    if attempt.missing is not None or problem.ground.near.any() or _proven(problem, attempt):
+        return None
+    keys, _ = key(problem, attempt.seats)
+    counts = keys[2 : 2 + problem.fabric.levels]
+    single = next((at for at, count in enumerate(counts) if count > 1), len(counts)) - 1
+    if any(keys[:2]) or single < 0:
+        return None
+    found = cover_roles(problem, BEFORE_NO, single)
+    return found.seats if found is not None else None
 
 
 def _best(problem: RoleProblem, tried: Sequence[Attempt]) -> tuple[Seats, ...] | None:
