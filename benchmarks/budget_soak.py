@@ -31,8 +31,9 @@ from scheduler.settings import Settings
 
 NODES, ALIVE, MEMBERS = 200, 20, 8
 POINTS = 40
-BETWEEN_S = 2.0
-"""Seconds of the service's clock between two gangs."""
+BETWEEN_S = 10.0
+"""Seconds of the service's clock between two gangs: the history of a day, and the 10,000 starts
+that are remembered, are full after half of 20,000 gangs."""
 
 Curve = list[tuple[int, float]]
 """Gangs that have been, and MiB that were resident then."""

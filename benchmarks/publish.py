@@ -71,9 +71,10 @@ def section(told: Told) -> str:
     return "\n\n".join(parts)
 
 
-def _versions(told: Told) -> dict[str, str]:
+def _versions(told: Told) -> dict[str, Any]:
     programs = told.get("host", {}).get("programs", {})
-    return {**told["versions"], **programs}
+    load = {"load average at the end": told["load_average"]} if "load_average" in told else {}
+    return {**told["versions"], **programs, **load}
 
 
 def _alike(rows: Sequence[Told]) -> list[list[Told]]:

@@ -20,7 +20,7 @@ def report(
     bench: str, rows: Sequence[Row], packages: Sequence[str] = (), more: Row | None = None
 ) -> Path:
     """Print `{"bench": .., "command": .., "versions": .., "rows": [..]}` and write the same to
-    results/BENCH.json.
+    results/BENCH.json. The load average tells whether others were at work beside.
 
     `packages` are the distributions whose versions matter to the result, besides Muster's own;
     `more` are further keys of the object.
@@ -29,6 +29,7 @@ def report(
         "bench": bench,
         "command": command(Path(sys.argv[0]).stem, sys.argv[1:]),
         "versions": versions(packages),
+        "load_average": round(os.getloadavg()[0], 1),
         **(more or {}),
         "rows": list(rows),
     }
