@@ -8,6 +8,7 @@ from types import TracebackType
 from scheduler.cluster import mirror, snapshot
 from scheduler.cluster.actuator import ClusterActuator
 from scheduler.cluster.credentials import load
+from scheduler.cluster.group_status import GroupStatus, StatusActuator
 from scheduler.cluster.keeping import Keeping, KeptActuator
 from scheduler.cluster.leadership import Leadership
 from scheduler.cluster.lease import lease_name
@@ -61,7 +62,8 @@ class Connection:
             pod_group=lambda key: self._view.pod_group(key),
         )
         keeping = Keeping(settings.bind_annotations)
-        kept = KeptActuator(actuator, keeping)
+        groups = GroupStatus(self._transport, pods, lambda key: self._view.resource_of(key))
+        kept = KeptActuator(StatusActuator(actuator, groups), keeping)
         self._fence = Fence(kept, leads)
         self.service = Service(
             settings,
@@ -70,6 +72,7 @@ class Connection:
             recorder=recorder,
             objects=lambda: snapshot.objects(self._transport),
             leads=name is None,
+            on_start=groups.started,
             leader=lambda: self._leadership.holder if self._leadership else "",
         )
         self._view = View(

@@ -77,6 +77,7 @@ class View:
         self._lock = threading.Lock()
         self._running: dict[str, Reflector[Any]] = {}
         self._mirrors: dict[str, Mirror[Any]] = {}
+        self._resources: dict[str, Resource] = {}
         self._threads: list[threading.Thread] = []
         self._warned: set[str] = set()
 
@@ -109,6 +110,10 @@ class View:
         is_one = key.kind.startswith("PodGroup.") and known is not None
         return known.uid_of(key.namespace, key.name) if is_one and known is not None else ""
 
+    def resource_of(self, key: GroupKey) -> Resource | None:
+        """Where PodGroups of that kind are, if they are watched."""
+        return self._resources.get(f"podgroups.{key.kind.partition('.')[2]}")
+
     def tell(self) -> None:
         """Tell the world everything once more; for one who has forgotten it."""
         with self._lock:
@@ -139,6 +144,7 @@ class View:
                 return
             self._running[name] = reflector
             self._mirrors[name] = target
+            self._resources[name] = resource
         self._spawn(name, lambda: self._run(reflector))
 
     def _spawn(self, name: str, target: Callable[[], None]) -> None:

@@ -17,7 +17,7 @@ from scheduler.service.lag import WatchLag
 from scheduler.service.metrics import Metrics
 from scheduler.service.ports import Actuator, Engine, Timer
 from scheduler.service.recorder import Recorder
-from scheduler.service.starts import StartLog
+from scheduler.service.starts import OnStart, StartLog
 
 RETRY_TICK_S = 1.0
 """Seconds until the next tick after the engine failed, since its own due time is then unknown."""
@@ -47,6 +47,7 @@ class Runner:
         metrics: Metrics,
         on_reply: OnReply,
         recorder: Recorder | None = None,
+        on_start: OnStart | None = None,
     ) -> None:
         self.engine = engine
         self._actuator = actuator
@@ -59,7 +60,7 @@ class Runner:
         self._dispatching = threading.Lock()
         self._outbox: deque[Effect] = deque()
         self._effects = EffectLog(metrics)
-        self._starts = StartLog(metrics)
+        self._starts = StartLog(metrics, on_start)
         self._lag = WatchLag(metrics)
         self._last = clock()
         self.history = History()

@@ -32,6 +32,7 @@ from scheduler.service.metrics import Metrics
 from scheduler.service.ports import Actuator, Engine, Timer, Totals
 from scheduler.service.recorder import Recorder, snapshot_lines
 from scheduler.service.runner import BusyError, Runner
+from scheduler.service.starts import OnStart
 from scheduler.service.timer import ThreadTimer
 from scheduler.settings import Settings
 
@@ -60,7 +61,8 @@ class Service:
     Every method may be called from any thread. Nothing here waits for the network: effects go to
     the ``actuator``, whose ``submit`` only queues them. ``clock`` gives monotonic seconds.
     Where ``leads`` is False it stands by until ``lead`` is called: it knows the world and answers
-    views, and plans nothing. ``leader`` names who leads, for people.
+    views, and plans nothing. ``leader`` names who leads, for people; ``on_start`` is told of gangs
+    that have started.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Service:
         bind_deadline_s: float = BIND_DEADLINE_S,
         leads: bool = True,
         leader: Callable[[], str] = str,
+        on_start: OnStart | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = metrics or Metrics()
@@ -99,6 +102,7 @@ class Service:
             self.metrics,
             self._resolve,
             recorder,
+            on_start,
         )
         self._objects = objects
 

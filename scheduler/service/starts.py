@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from scheduler.core.messages import Bind, Effect, EffectDone, Event
 from scheduler.model import GangKey
@@ -14,6 +14,9 @@ from scheduler.service.ports import Engine
 _CLASSES = ((1, "1"), (8, "2-8"), (64, "9-64"), (512, "65-512"))
 _REMEMBERED = 10_000
 """Gangs whose start was measured; one that is forgotten is measured again if it binds more."""
+
+OnStart = Callable[[GangKey, int], None]
+"""Told of a gang that has started, with the number of its bound members; must not wait."""
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +29,9 @@ def size_class(members: int) -> str:
 class StartLog:
     """Follows the Bindings of each gang to its start. Called under the service's lock only."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, on_start: OnStart | None = None) -> None:
         self._metrics = metrics
+        self._on_start = on_start
         self._gang_of: dict[int, GangKey] = {}
         self._began: dict[GangKey, float] = {}
         self._measured: dict[GangKey, float] = {}
@@ -55,15 +59,24 @@ class StartLog:
             self._news.append((gang, started.members, started.waited, took))
 
     def tell(self) -> None:
-        """Log the starts since the last call. Not for under the lock: a log may block."""
-        while self._news:
-            gang, members, waited, took = self._news.popleft()
+        """Tell of the starts since the last call. Not for under the lock: a log may block."""
+        while (news := self._next_news()) is not None:
+            gang, members, waited, took = news
             log.info(
                 "gang %s started: %d members bound, %.3f s after it was complete and %.3f s after "
                 "the first Binding was decided",
                 *(gang, members, waited, took),
                 extra={"gang": str(gang)},
             )
+            if self._on_start is not None:
+                self._on_start(gang, members)
+
+    def _next_news(self) -> tuple[GangKey, int, float, float] | None:
+        # Several threads may ask at once.
+        try:
+            return self._news.popleft()
+        except IndexError:
+            return None
 
     def _begin(self, gang: GangKey, now: float) -> None:
         if gang not in self._began:

@@ -213,3 +213,23 @@ def test_a_tier_of_hypernodes_that_appears_later_is_what_a_gang_has_waited_for(
     assert levels(muster) == ["volcano-tier-1"]
     client.delete_all(HYPERNODE)
     wait_until(lambda: levels(muster) == before, 30, what="the tier is gone again")
+
+
+@native_only
+def test_a_native_pod_group_says_that_its_gang_has_started(
+    client: Client, namespace: str, muster: MusterProcess, scheduler: Scheduler
+) -> None:
+    gang = ECOSYSTEMS["native"](namespace)
+    client.create_all(gang.objects)
+    client.create_all(gang.pods)
+    (group,) = gang.objects
+    kind, name = f"{group['apiVersion']}/{group['kind']}", group["metadata"]["name"]
+
+    def condition() -> Object:
+        found = client.get(kind, name, namespace).get("status", {}).get("conditions", [])
+        mine = [item for item in found if item["type"] == "PodGroupScheduled"]
+        return mine[0] if mine else {}
+
+    wait_until(lambda: condition().get("status") == "True", 60, what="the condition is written")
+    assert condition()["reason"] == "GangStarted"
+    assert len(nodes_of(client, namespace)) == MEMBERS

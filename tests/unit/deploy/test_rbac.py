@@ -11,6 +11,7 @@ import pytest
 from deploy_objects import installed, one
 
 from scheduler.cluster.events import EventWriter, Note
+from scheduler.cluster.group_status import CONDITIONS
 from scheduler.cluster.owners import owner_resources
 from scheduler.cluster.resources import NODES, POD_GROUPS, PODS, TOPOLOGIES, Resource, pod_groups
 from scheduler.cluster.reviews import Reviews
@@ -89,6 +90,8 @@ def _needed() -> set[Permission]:
         assert found is not None, resource
         for verb in ("list", "watch"):
             transport.asked.add((verb, found["group"] or "", found["resource"]))
+    for group in (kind.partition(".")[2] for kind in CONDITIONS):
+        transport.asked |= {("get", group, "podgroups"), ("patch", group, "podgroups/status")}
     for group, owner in owner_resources():
         transport.asked.add(("get", group, owner))
     return transport.asked
