@@ -318,7 +318,7 @@ class Pod:
     """Why this pod's declaration or requests cannot be used; "" = they can."""
     warnings: tuple[str, ...] = ()
     """What could not be read and does no harm, such as an index that is no number."""
-    digest: tuple[bytes, ...] = field(default=(), compare=False, repr=False)
+    digest: tuple[int | None, ...] = field(default=(), compare=False, repr=False)
     """Of all that decides how its JSON is read, but for what changes in passing."""
 
     @property

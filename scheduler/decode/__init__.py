@@ -43,9 +43,9 @@ def pod_bytes(raw: bytes, before: Pod | None = None) -> Pod:
     glimpse = wire.pod_glimpse(raw)
     if glimpse is None:
         return pod(wire.pod_json(raw))
-    digest = glimpse.digest
-    if before is None or not digest.parts or before.digest[:1] != digest[:1]:
-        return pod(wire.whole(glimpse), digest)
+    digest, passing = glimpse
+    if before is None or None in digest or before.digest[:1] != digest[:1]:
+        return pod(wire.pod_json(raw), digest)
     if before.digest == digest:
-        return moved(before, glimpse.passing())
-    return resized(before, wire.whole(glimpse), digest)
+        return moved(before, passing)
+    return resized(before, wire.pod_json(raw), digest)

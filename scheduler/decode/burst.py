@@ -79,8 +79,8 @@ def _each(value: object, path: str, check: _Check) -> str:
     if not isinstance(value, list):
         return path
     for at, item in enumerate(value):
-        if found := check(item, f"{path}[{at}]"):
-            return found
+        if check(item, path):
+            return check(item, f"{path}[{at}]")  # most pods need no paths
     return ""
 
 
@@ -89,7 +89,7 @@ def _containers(value: object, path: str) -> str:
 
 
 def _container(value: object, path: str) -> str:
-    return _walk(value, path, _CONTAINER, {"resources": _resources})
+    return _walk(value, path, _CONTAINER, _CONTAINER_CHECKS)
 
 
 def _resources(value: object, path: str) -> str:
@@ -97,7 +97,11 @@ def _resources(value: object, path: str) -> str:
 
 
 def _volumes(value: object, path: str) -> str:
-    return _each(value, path, lambda item, where: _walk(item, where, _VOLUME, _NO_CHECKS))
+    return _each(value, path, _volume)
+
+
+def _volume(value: object, path: str) -> str:
+    return _walk(value, path, _VOLUME, _NO_CHECKS)
 
 
 def _spread(value: object, path: str) -> str:
@@ -136,6 +140,7 @@ def _user_namespace(value: object, path: str) -> str:
     return "" if value is True else path
 
 
+_CONTAINER_CHECKS: Mapping[str, _Check] = {"resources": _resources}
 _SPEC_CHECKS: dict[str, _Check] = {
     "affinity": _affinity,
     "containers": _containers,

@@ -86,12 +86,17 @@ def _requirement(one: Json, path: str, faults: Faults) -> Requirement:
 
 def _tolerations(spec: Json, faults: Faults) -> tuple[Toleration, ...]:
     return tuple(
-        _toleration(one, f"spec.tolerations[{at}]", faults)
+        _toleration(one, at, faults)
         for at, one in enumerate(faults.objects_in(spec, "tolerations", "spec."))
     )
 
 
-def _toleration(one: Json, path: str, faults: Faults) -> Toleration:
+def _toleration(one: Json, at: int, faults: Faults) -> Toleration:
+    key, operator = one.get("key", ""), one.get("operator", "Equal")
+    value, effect = one.get("value", ""), one.get("effect", "")
+    if type(key) is type(operator) is type(value) is type(effect) is str:
+        return Toleration(key, operator or "Equal", value, effect)
+    path = f"spec.tolerations[{at}]"
     return Toleration(
         faults.text_in(one, "key", path),
         faults.text_in(one, "operator", path) or "Equal",

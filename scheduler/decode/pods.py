@@ -27,7 +27,7 @@ _REJECTIONS = frozenset(
 _PHASES = {phase.value: phase for phase in Phase}
 
 
-def pod(obj: Mapping[str, Any], digest: tuple[bytes, ...] = ()) -> Pod:
+def pod(obj: Mapping[str, Any], digest: tuple[int | None, ...] = ()) -> Pod:
     """The pod as a value, with its gang's declaration in whichever dialect.
 
     What cannot be used is named in ``fault``; the rest is read all the same. Raises DecodeError if
@@ -72,24 +72,24 @@ def pod(obj: Mapping[str, Any], digest: tuple[bytes, ...] = ()) -> Pod:
 
 def moved(before: Pod, obj: Json) -> Pod:
     """The pod as it was read before, with what may have changed since; ``obj`` has only that."""
-    meta, spec, status = obj["metadata"], obj["spec"], obj["status"]
+    meta, spec, status = (mapping(obj.get(field)) for field in ("metadata", "spec", "status"))
     fresh: dict[str, Any] = {
         "node": text(spec.get("nodeName")),
         "nominated": text(status.get("nominatedNodeName")),
         "phase": _phase(status.get("phase")),
         "rejected": _is_rejected(status),
         "deleting": meta.get("deletionTimestamp") is not None,
-        "hint": text(meta["annotations"].get(_HINT)),
+        "hint": text(mapping(meta.get("annotations")).get(_HINT)),
     }
     changed = {name: value for name, value in fresh.items() if getattr(before, name) != value}
     return replace(before, **changed) if changed else before
 
 
-def resized(before: Pod, obj: Json, digest: tuple[bytes, ...]) -> Pod:
+def resized(before: Pod, obj: Json, digest: tuple[int | None, ...]) -> Pod:
     """The pod as it was read before, where besides only the kubelet's word on it is another."""
     if before.fault:
         return pod(obj, digest)
-    held = asked(mapping(obj["spec"]), mapping(obj["status"]), Faults())
+    held = asked(mapping(obj.get("spec")), mapping(obj.get("status")), Faults())
     return replace(moved(before, obj), requests=held, digest=digest)
 
 

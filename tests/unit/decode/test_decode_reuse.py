@@ -153,15 +153,25 @@ def test_what_decides_is_read_anew(
     assert len(readings) == looks
 
 
-def test_the_end_of_a_value_is_not_taken_for_the_next() -> None:
-    """Two objects whose parts would run together to the same text."""
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"a": 1, "2": 3}, {"a1": 23}),
+        ({"a": 1, "b": 23}, {"a": 12, "b": 3}),
+        ({"a": "x"}, {"b": "x"}),
+        ({"a": "x"}, {"a": "y"}),
+        ({"a": None}, {}),
+    ],
+)
+def test_annotations_that_are_not_the_same_are_not_taken_for_it(first: Json, second: Json) -> None:
+    """Also those whose parts would run together to the same text."""
     one, two = rich_pod(), rich_pod()
-    one["metadata"]["annotations"] |= {"a": 1, "2": 3}
-    two["metadata"]["annotations"] |= {"a1": 23}
-    first, second = fresh(one), fresh(two)
-    assert first is not None
-    assert second is not None
-    assert first.digest != second.digest
+    one["metadata"]["annotations"] |= first
+    two["metadata"]["annotations"] |= second
+    found, other = fresh(one), fresh(two)
+    assert found is not None
+    assert other is not None
+    assert found.digest != other.digest
 
 
 @pytest.mark.parametrize("obj", [{"metadata": {"name": "x"}, "spec": [1]}, {"metadata": []}, [], 3])
