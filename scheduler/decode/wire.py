@@ -17,11 +17,13 @@ from msgspec import Raw
 
 from scheduler.dialects.muster import PREFIX
 from scheduler.errors import DecodeError
+from scheduler.settings import BIND_ANNOTATIONS
 
 __all__ = ["Digest", "PodGlimpse", "node_json", "pod_glimpse", "pod_json"]
 
 _HINT = PREFIX + "hint"
-_WOKEN = PREFIX + "woken"
+_UNREAD = (PREFIX + "woken", *(text.partition("=")[0] for text in BIND_ANNOTATIONS))
+"""Annotations that Muster writes on pods it knows, and that say nothing to it."""
 _RESIZE = b"PodResizePending"
 """Stands among the conditions of a pod whose resize is not granted."""
 _ABSENT = Raw(b"")
@@ -187,7 +189,8 @@ def _glimpsed(found: _GlimpsedPod) -> PodGlimpse:
     meta, spec, status = found.metadata, found.spec or {}, found.status or _NO_STATUS
     annotations = meta.annotations or {}
     node, hint = spec.pop("nodeName", None), annotations.pop(_HINT, None)
-    annotations.pop(_WOKEN, None)
+    for key in _UNREAD:
+        annotations.pop(key, None)
     passing = {
         "metadata": {
             "annotations": {} if hint is None else {_HINT: _WHOLE.decode(hint)},

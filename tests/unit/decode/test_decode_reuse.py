@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scheduler import decode, dialects
 from scheduler.errors import DecodeError
 from scheduler.model import Pod
+from scheduler.settings import BIND_ANNOTATIONS
 from tests.unit.decode.test_decode_hostile import paths, rich_pod, values, with_value
 
 Json = dict[str, Any]
@@ -56,6 +57,8 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def bound(pod: Json) -> None:
     pod["spec"]["nodeName"] = "n7"
     pod["metadata"]["annotations"][HINT] = '{"v":1}'
+    for key, _, value in (text.partition("=") for text in BIND_ANNOTATIONS):
+        pod["metadata"]["annotations"][key] = value
     pod["status"].pop("nominatedNodeName", None)
 
 
