@@ -378,3 +378,27 @@ def test_kueues_slices_may_be_nodes() -> None:
         story.put_pod(made.pod(f"a-{at}", gang="A", min=4, index=at, gpu=4, annotations=keys))
     assert story.bound["t/a-0"] == story.bound["t/a-1"] != story.bound["t/a-2"]
     assert story.bound["t/a-2"] == story.bound["t/a-3"]
+
+
+def test_who_was_refused_by_levels_that_are_others_now_is_tried_again() -> None:
+    story = site()
+    story.object(levels(["corp/hall", "corp/row"]))
+    assert start(story, asking("corp/row", size=4)) == set()
+    assert "2 of 4 placeable in one row" in story.reason("t/a-0")
+    story.object(levels(["corp/row"]))
+    story.advance(1)
+    assert len({node[2:4] for node in story.bound.values()}) == 1
+    assert len(story.bound) == 4
+
+
+def test_what_is_reserved_stays_where_it_is_when_levels_change() -> None:
+    story = site(auto=False)
+    story.object(levels(["corp/hall", "corp/row"]))
+    start(story, asking("corp/row"))
+    planned = dict(story.reserved)
+    assert len(planned) == 2
+    story.object(levels(["corp/row"]))
+    assert story.reserved == planned
+    for pod in planned:
+        story.outcome(pod)
+    assert story.bound == planned
