@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from scheduler.core import backfill, bottleneck, ending, planning, starting
 from scheduler.core.gang import Gang, Reason, Refusal, Stage, Status
@@ -17,6 +18,17 @@ _ROTATIONS = 4
 """Orders in which partners are tried; each costs a plan of every one of them."""
 
 
+class _Gains(NamedTuple):
+    """What one pass over the waiting gangs is about."""
+
+    since: int
+    """The count of gains at the last pass."""
+    until: int
+    """The count at this one; a plan of this pass may free room itself, for the next."""
+    nodes: tuple[str, ...] | None
+    """Where room came free in between; None = anywhere."""
+
+
 def plan(turn: Turn, fresh: Sequence[GangKey]) -> bool:
     """Try the gangs that may start now; whether anything was planned or given back."""
     state = turn.state
@@ -25,12 +37,12 @@ def plan(turn: Turn, fresh: Sequence[GangKey]) -> bool:
     gained = settled and state.planned_at != state.gains
     if gained or any(state.gangs[key].stage is Stage.QUEUED for key in touched):
         backfill.update(turn)
-    since, freed, before = state.planned_at, state.newly_free(), state.gains
+    gains = _Gains(state.planned_at, state.gains, state.newly_free())
     for gang in order(state.gangs[key] for key in _to_try(state, touched, settled)):
-        if _may_be_tried(turn, gang) and not _is_shut(state, gang, since, freed):
+        if _may_be_tried(turn, gang) and not _is_shut(state, gang, gains):
             _try(turn, gang)
     backfill.give_up(turn)
-    return bool(turn.touched) or (settled and state.gains != before)
+    return bool(turn.touched) or (settled and state.gains != gains.until)
 
 
 def _to_try(state: State, touched: Sequence[GangKey], settled: bool) -> Iterable[GangKey]:
@@ -54,21 +66,18 @@ def _may_be_tried(turn: Turn, gang: Gang) -> bool:
     return gang.stage is Stage.QUEUED or gang.memory.admitted or can_complete(gang)
 
 
-def _is_shut(state: State, gang: Gang, since: int, freed: Sequence[str] | None) -> bool:
-    """Whether it is no use to try: nothing came free since it was refused, or far too little.
-
-    ``freed``: where room came free since the count of gains was ``since``; None = anywhere.
-    """
+def _is_shut(state: State, gang: Gang, gains: _Gains) -> bool:
+    """Whether it is no use to try: nothing came free since it was refused, or far too little."""
     refusal = gang.memory.refusal
     if refusal is None or refusal.gains == state.gains:
         return refusal is not None
     if refusal.bottleneck is None or _has_nodes_kept(state, gang):
         return False
-    local = freed if refusal.gains == since else None
-    found = bottleneck.is_shut(state, gang, refusal.bottleneck, local)
+    freed = gains.nodes if refusal.gains == gains.since else None
+    found = bottleneck.is_shut(state, gang, refusal.bottleneck, freed)
     if found is None:
         return False
-    gang.memory.refusal = replace(refusal, gains=state.gains, bottleneck=found)
+    gang.memory.refusal = replace(refusal, gains=gains.until, bottleneck=found)
     return True
 
 

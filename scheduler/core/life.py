@@ -302,7 +302,10 @@ def _finish(turn: Turn, key: GangKey) -> None:
         return
     _record_change(turn, gang)
     memory = gang.memory
-    times = [seat.until for seat in (*memory.lost, *memory.ahead)] + list(gang.retries.values())
+    # Seats stand in the order in which they end.
+    times = [seats[0].until for seats in (memory.lost, memory.ahead) if seats]
+    if gang.retries:
+        times.append(min(gang.retries.values()))
     if gang.reserved:
         times.append(gang.deadline)
     if memory.backoff_until > turn.now:

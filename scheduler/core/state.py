@@ -188,8 +188,9 @@ class State:
 
     def newly_free(self) -> tuple[str, ...] | None:
         """The only nodes with gains since ``planned_at``; None if there were others as well."""
-        local = len(self.freed) == self.gains - self.planned_at
-        return tuple(dict.fromkeys(self.freed)) if local else None
+        if len(self.freed) != self.gains - self.planned_at:
+            return None
+        return tuple(dict.fromkeys(self.freed)) if self.freed else ()
 
     def next_ask(self) -> int:
         """A number that was never given out before, also after ``asks`` was forgotten."""

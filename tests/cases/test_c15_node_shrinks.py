@@ -68,3 +68,17 @@ def test_running_members_are_left_alone() -> None:
 
     assert printed == []
     assert story.stage("t/A") == "running"
+
+
+def test_what_a_moved_gang_leaves_of_the_seats_it_takes_goes_to_the_next() -> None:
+    story = Story(start="nominate")
+    story.node("n1", gpu=8)
+    story.node("n2", gpu=1)
+    story.pod("t/high", gpu=1, priority=10)
+    story.pod("t/low", gpu=8)
+    story.pod("t/next", gpu=4)
+    assert story.reserved == {"t/high": "n2", "t/low": "n1"}
+
+    story.delete("n2", "Node")
+
+    assert story.reserved == {"t/high": "n1", "t/next": "n1"}
