@@ -8,6 +8,7 @@ from dataclasses import fields
 
 from scheduler.core import ranking
 from scheduler.core.gang import HELD, Gang, Status
+from scheduler.core.kinds import kind_of
 from scheduler.core.state import State
 from scheduler.model import Options, Pod
 
@@ -19,12 +20,14 @@ _KEYS = {
     "preferred": "topology-preferred",
     "relax_after": "topology-relax-after",
     "segment_level": "segment-topology",
+    "nvlink": "nvlink-domain",
+    "gpu_preferred": "gpu-model-preferred",
 }
 """Options whose key is called otherwise."""
 
 _UNSAID: set[object] = {None, "", ()}
 
-_BY_MEMBER = ("role",)
+_BY_MEMBER = ("role", "gpu_required", "exact_gpus")
 """What each member says for itself alone."""
 
 
@@ -33,7 +36,8 @@ def of(state: State, gang: Gang) -> list[str]:
     living = [state.pods[uid] for item in (*HELD, Status.WAITING) for uid in gang.by_status[item]]
     counts = gang.life.options if gang.life else Options()
     unread = sorted({text for pod in living for text in pod.warnings})
-    return [*disagreements(gang.declared, counts), *_indexes(living), *unread][:MOST]
+    said = [*disagreements(gang.declared, counts), *_segments(living, counts)]
+    return [*said, *_indexes(living), *unread][:MOST]
 
 
 def disagreements(declared: Iterable[Options], counts: Options) -> list[str]:
@@ -49,6 +53,14 @@ def disagreements(declared: Iterable[Options], counts: Options) -> list[str]:
         for name, values in stated.items()
         if len(values) > 1
     ]
+
+
+def _segments(pods: Sequence[Pod], counts: Options) -> list[str]:
+    """Segments of members that are not alike are not placed as such."""
+    cut = counts.segment_size is not None and counts.segment_size > 1
+    if not cut or len({kind_of(pod) for pod in pods}) < 2:
+        return []
+    return ["segment-size has no effect: the members ask for different things"]
 
 
 def _key(name: str) -> str:

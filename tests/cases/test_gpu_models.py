@@ -57,6 +57,7 @@ def test_each_role_may_name_its_own_model_and_a_launcher_none() -> None:
     story.pod("t/M-1", gang="M", min=3, gpu=8, options={"gpu-model-required": "A100"})
     story.pod("t/M-2", gang="M", min=3, gpu=8, options={"gpu-model-required": "H100"})
     assert story.bound == {"t/M-0": "cpu", "t/M-1": "a1", "t/M-2": "h1"}
+    assert "gpu-model" not in str(story.why("t/M"))
 
 
 def test_a_single_pod_may_ask_for_a_model_too() -> None:

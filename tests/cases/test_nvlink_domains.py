@@ -82,3 +82,13 @@ def test_a_required_nvlink_domain_does_not_relax_and_a_level_beside_it_does() ->
     assert story.bound == {}
     story.advance(11)
     assert story.bound == {"t/A-0": "n0", "t/A-1": "n1"}
+
+
+def test_segments_of_unlike_members_are_not_silently_forgotten() -> None:
+    story = Story()
+    trays(story, "x", "y")
+    options = {"segment-size": "2"}
+    story.pod("t/A-0", gang="A", min=2, gpu=4, cpu="16", memory="32Gi", options=options)
+    story.pod("t/A-1", gang="A", min=2, gpu=2, cpu="16", memory="32Gi", options=options)
+    told = story.why("t/A")["warnings"]
+    assert told == ["segment-size has no effect: the members ask for different things"]
