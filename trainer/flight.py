@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,31 @@ from trainer.errors import PeerError
 log = logging.getLogger("muster.flight")
 
 
-@contextmanager
-def explained(rank: int, step: int, folder: Path | None) -> Iterator[None]:
-    """A collective that fails inside becomes a PeerError that says where, with a dump on disk."""
-    import torch
+_OF_A_PEER = re.compile(
+    r"gloo|nccl|pair closure|by peer|timed out|timeout|broken pipe|connection", re.IGNORECASE
+)
+"""What is in the texts of gloo's errors, which have no class of their own."""
 
+
+def is_of_a_peer(error: BaseException) -> bool:
+    """Whether it tells of another rank that is gone or stuck, rather than of the model."""
+    from torch.distributed import DistError
+
+    return isinstance(error, DistError) or bool(_OF_A_PEER.search(str(error)))
+
+
+@contextmanager
+def explained(rank: int, step: Callable[[], int], folder: Path | None) -> Iterator[None]:
+    """A collective that fails inside becomes a PeerError that says where, with a dump on disk."""
     try:
         yield
-    except torch.OutOfMemoryError:
-        raise
     except RuntimeError as error:
+        if not is_of_a_peer(error):
+            raise
         dump, last = write(rank, folder)
         raise PeerError(
-            f"rank {rank}: step {step} could not end, as another rank is gone or stuck: "
-            f"{str(error).splitlines()[0]}"
+            f"rank {rank}: step {step()} could not end, as another rank is gone or stuck: "
+            f"{(str(error).splitlines() or [''])[0]}"
             + (f"; last collective: {last}" if last else "")
             + (f"; flight recorder: {dump}" if dump else "")
         ) from error

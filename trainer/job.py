@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer import model, network
@@ -48,11 +47,6 @@ class Job:
     skipped: int = 0
     """Steps without a finite loss or gradient."""
     pace: Pace = field(default_factory=Pace)
-
-    @property
-    def flight_dir(self) -> Path | None:
-        folder = self.settings.checkpoint_dir
-        return self.settings.flight_dir or (folder / "flight" if folder else None)
 
     def autocast(self) -> Any:
         import torch

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer import hooks, profiling
+from trainer import flight, hooks, profiling
 from trainer import step as stepping
 from trainer.checkpoint import Checkpoint
 from trainer.errors import PeerError
@@ -40,9 +41,20 @@ def train(settings: TrainSettings, ranks: Ranks) -> Report | None:
     checkpoint directory. Raises DataError, CheckpointError, PeerError or DivergedError.
     """
     with stop_on_sigterm() as stop:
+        return _to_the_end(settings, ranks, stop)
+
+
+def _to_the_end(settings: TrainSettings, ranks: Ranks, stop: StopFlag) -> Report | None:
+    under_way: list[Job] = []
+
+    def step() -> int:
+        return under_way[0].step + 1 if under_way else 0
+
+    with _stopping_alone(stop), flight.explained(ranks.rank, step, _flight_dir(settings)):
         job = prepare(settings, ranks)
+        under_way.append(job)
         _advise(job)
-        with _stopping_alone(stop), Eyes(job) as eyes:
+        with Eyes(job) as eyes:
             _resume(job)
             eyes.open()
             stopped = run(job, stop, eyes)
@@ -54,14 +66,24 @@ def train(settings: TrainSettings, ranks: Ranks) -> Report | None:
             return _evaluate(job)
 
 
+def _flight_dir(settings: TrainSettings) -> Path | None:
+    folder = settings.checkpoint_dir
+    return settings.flight_dir or (folder / "flight" if folder else None)
+
+
 def leave() -> None:
     """Collective. Wait for the others and take the process group down: the store that they may
     still need lives in one of the processes. A barrier would guess a device; this needs none.
+
+    Raises PeerError where another rank did not come that far.
     """
     import torch
     import torch.distributed as dist
 
-    dist.all_reduce(torch.zeros(1))
+    try:
+        dist.all_reduce(torch.zeros(1))
+    except RuntimeError as error:
+        raise PeerError(f"another rank was lost at the very end: {error}") from error
     dist.destroy_process_group()
 
 

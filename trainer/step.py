@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainer import flight
 from trainer.errors import DivergedError
 from trainer.interruption import StopFlag
 from trainer.job import Job
@@ -50,11 +49,9 @@ class Outcome:
 def take(job: Job, stop: StopFlag) -> Outcome:
     """Collective. One step.
 
-    Raises PeerError where another rank is gone or stuck, and DivergedError after too many steps
-    that had to be skipped.
+    Raises DivergedError after too many steps that had to be skipped.
     """
-    with flight.explained(job.ranks.rank, job.step + 1, job.flight_dir):
-        outcome = _step(job, stop)
+    outcome = _step(job, stop)
     job.step += 1
     job.pace.steps += 1
     _guard(job, outcome)

@@ -16,7 +16,7 @@ from trainer_worlds import Process, environments, run_world
 
 from trainer.checkpoint import complete
 from trainer.errors import CheckpointError, DivergedError, PeerError, StorageError
-from trainer.flight import in_words
+from trainer.flight import in_words, is_of_a_peer
 
 STEPS, EVERY = 72, 5
 BUSY = {"steps": STEPS, "checkpoint_every": EVERY}
@@ -148,6 +148,32 @@ def wait_for(path: Path) -> None:
     from trainer_worlds import wait_until
 
     wait_until(path.exists, str(path))
+
+
+@pytest.mark.parametrize(
+    ("error", "peer"),
+    [
+        ("[/gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.3]:9", True),
+        ("Application timeout caused pair closure", True),
+        ("Timed out waiting 2000ms for recv operation to complete", True),
+        ("mat1 and mat2 shapes cannot be multiplied (64x64 and 32x10)", False),
+        ("element 0 of tensors does not require grad", False),
+    ],
+)
+def test_what_the_model_does_wrong_is_not_blamed_on_another_rank(error: str, peer: bool) -> None:
+    assert is_of_a_peer(RuntimeError(error)) is peer
+
+
+def test_a_model_that_does_not_fit_the_data_says_so(tmp_path: Path) -> None:
+    found = train(tmp_path, 2, model="test_trainer_faults:narrow")
+    assert {type(each) for each in found} == {RuntimeError}
+    assert all("shapes cannot be multiplied" in str(each) for each in found)
+
+
+def narrow() -> Any:
+    from torch import nn
+
+    return nn.Linear(32, 10)
 
 
 def test_a_collective_is_named_in_words() -> None:

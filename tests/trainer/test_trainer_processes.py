@@ -56,24 +56,24 @@ def test_a_pod_whose_worker_is_killed_shows_its_health_and_ends_with_the_same_re
 ) -> None:
     port = free_port()
     pod = start(
-        "launch", "--metrics-port", str(port), "--nproc-per-node", "2", "--max-restarts", "1",
+        "launch", "--metrics-port", str(port), "--nproc-per-node", "1", "--max-restarts", "1",
         "--", "-m", "trainer", "train", "--steps", "300", "--checkpoint-every", "20",
         "--checkpoint-dir", str(tmp_path / "saved"), "--model", "slow:mlp",
         PYTHONPATH=str(tmp_path),
     )  # fmt: skip
     pod.says("step 25/")
-    os.kill(pod.workers()[1], signal.SIGKILL)
+    os.kill(pod.workers()[0], signal.SIGKILL)
     pod.says("resumed at step")
 
     def metrics() -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             return answer.read().decode()
 
-    wait_until(lambda: 'muster_train_loss{rank="1"}' in metrics(), "the workers' metrics")
+    wait_until(lambda: 'muster_train_loss{rank="0"}' in metrics(), "the worker's metrics")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
         assert answer.read() == b"ok\n"
     (tmp_path / "hurry").touch()
-    whole = run_world(tmp_path / "store", environments([1, 1]), run, {"steps": 300})[0]
+    whole = run_world(tmp_path / "store", environments([1]), run, {"steps": 300})[0]
     assert pod.ends() == 0, pod.err
     report = json.loads(pod.out.splitlines()[-1])
     assert report["resumed_from"] >= 20
