@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from trainer_pods import ForkedPod, pods
-from trainer_worlds import free_port, hint
+from trainer_worlds import free_port, hint, wait_until
 
 from trainer.checkpoint import complete
 
@@ -309,8 +309,7 @@ def test_a_worker_that_will_not_stop_is_gone_within_the_grace(start: Start, tmp_
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True)"
     (tmp_path / "script.py").write_text(f"{stubborn}\ntime.sleep(600)")
     pod = start("launch", "--grace", "6", "--", str(tmp_path / "script.py"))
-    while "deaf" not in pod.out:
-        assert pod.running, pod.err
+    wait_until(lambda: "deaf" in pod.out or not pod.running, "the worker")
     (worker,) = pod.workers()
     pod.send(signal.SIGTERM)
     assert pod.ends() == 143

@@ -121,9 +121,10 @@ class TestLocalSgd:
     ) -> None:
         envs = environments([1, 1], list(self.RACKS[::2]))
         changes = {**self.CHANGES, "local_warmup": 0, "model": "test_trainer_speed:fragile"}
-        found = run_world(tmp_path, envs, run, changes)
-        assert found[0] == found[1]
-        assert found[0]["accuracy"] > 0.5
+        found = run_world(tmp_path, envs, run_and_compare, changes)
+        assert [each["skipped"] for each in found] == [[8], [8]]
+        assert found[0]["report"] == found[1]["report"]
+        assert found[0]["report"]["accuracy"] > 0.5
 
     def test_keeps_its_rhythm_over_a_resume(self, tmp_path: Path) -> None:
         local = LocalSgd.__new__(LocalSgd)
@@ -132,13 +133,16 @@ class TestLocalSgd:
 
 
 def run_and_compare(process: Process, changes: dict[str, Any]) -> Any:
-    """Also the own group's ranks, and whether all ranks' weights are equal behind each step."""
+    """Also the own group's ranks, whether all ranks' weights are equal behind each step, and the
+    steps that were skipped.
+    """
     import torch.distributed as dist
 
     from trainer import step as stepping
 
     same: dict[int, bool] = {}
     groups: list[list[int]] = []
+    skipped: list[int] = []
     take = stepping.take
 
     def taken(job: Any, stop: Any) -> Any:
@@ -147,12 +151,13 @@ def run_and_compare(process: Process, changes: dict[str, Any]) -> Any:
         first = next(job.network.parameters())
         dist.all_gather_object(weights, first.detach().clone())
         same[job.step] = all(torch.equal(weights[0], each) for each in weights)
+        skipped.extend([job.step] * outcome.skipped)
         groups.append(dist.get_process_group_ranks(job.local.state.subgroup))
         return outcome
 
     stepping.take = taken
     report = run(process, changes)
-    return {"report": report, "same": same, "groups": groups[0]}
+    return {"report": report, "same": same, "groups": groups[0], "skipped": skipped}
 
 
 def fragile() -> torch.nn.Module:
