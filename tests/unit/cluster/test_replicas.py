@@ -76,6 +76,8 @@ def test_after_a_change_the_other_one_starts_what_waits_and_the_first_one_nothin
     first, second = replicas
     gang(api, "a")
     until(lambda: bound(api) == {"a-0", "a-1"})
+    # A Lease takes seconds to expire, in which the watch catches up.
+    until(lambda: stage(second, "a") == "running")
     leases.put(api, "muster-b_9", 2)
     until(lambda: second.leads and not first.leads)
     gang(api, "b")
