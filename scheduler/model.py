@@ -220,6 +220,8 @@ class Group:
     gang: bool = True
     """False for a native ``basic`` policy, which is no gang."""
     fault: str = ""
+    warnings: tuple[str, ...] = ()
+    """What it asks for and does not get."""
 
 
 class ChartLevel(NamedTuple):

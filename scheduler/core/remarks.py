@@ -36,8 +36,10 @@ def of(state: State, gang: Gang) -> list[str]:
     living = [state.pods[uid] for item in (*HELD, Status.WAITING) for uid in gang.by_status[item]]
     counts = gang.life.options if gang.life else Options()
     unread = sorted({text for pod in living for text in pod.warnings})
+    groups = [state.groups[key] for key in sorted(gang.groups) if key in state.groups]
+    unkept = [f"{group.key}: {text}" for group in groups for text in group.warnings]
     said = [*disagreements(gang.declared, counts), *_segments(living, counts)]
-    return [*said, *_indexes(living), *unread][:MOST]
+    return [*said, *_indexes(living), *unread, *unkept][:MOST]
 
 
 def disagreements(declared: Iterable[Options], counts: Options) -> list[str]:

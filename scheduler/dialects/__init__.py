@@ -241,7 +241,8 @@ def _overlaid(key: GroupKey, uid: str, terms: GroupTerms, meta: Json) -> Group:
     # A workload that is no gang by itself is one where its owner says so.
     gang = terms.gang or (is_owner(key) and isinstance(ours, Options) and states_minimum(ours))
     options = _with_itself(options, key.namespace, key.name)
-    return Group(key, uid, options, gang, "; ".join(fault for fault in faults if fault))
+    fault = "; ".join(fault for fault in faults if fault)
+    return Group(key, uid, options, gang, fault, terms.warnings)
 
 
 def _with_itself(options: Options, namespace: str, name: str) -> Options:

@@ -57,7 +57,10 @@ def read_group(obj: Json) -> GroupTerms:
         return GroupTerms(fault=found.reason)
     near, parts = found["topologyConstraint"], found["subGroups"]
     least = _minimum(found["minMember"], found["minSubGroup"], parts)
-    return GroupTerms(lay(lay(near, least), _segments(parts)))
+    segments = _segments(parts)
+    unkept = any(part.level for part in parts) and not segments.segment_level
+    warning = "spec.subGroups: levels that sub-groups unlike each other must share are not kept"
+    return GroupTerms(lay(lay(near, least), segments), warnings=(warning,) if unkept else ())
 
 
 class _SubGroup(NamedTuple):

@@ -32,6 +32,8 @@ class GroupTerms(NamedTuple):
     gang: bool = True
     """False where the object says that its pods are no gang."""
     fault: str = ""
+    warnings: tuple[str, ...] = ()
+    """What it asks for and does not get."""
 
 
 def no_group(_: Json) -> GroupTerms:

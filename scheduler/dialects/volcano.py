@@ -73,7 +73,25 @@ def read_group(obj: Json) -> GroupTerms:
     """What a PodGroup or a Job of Volcano says."""
     spec = mapping(obj.get("spec"))
     found = _job(spec) if text(obj.get("kind")) == "Job" else _pod_group(spec)
-    return GroupTerms(fault=found.reason) if isinstance(found, Fault) else GroupTerms(found)
+    if isinstance(found, Fault):
+        return GroupTerms(fault=found.reason)
+    return GroupTerms(found, warnings=_unkept(spec))
+
+
+def _unkept(spec: Json) -> tuple[str, ...]:
+    """Sub-groups that must each share a tier, where there is more than one kind of them."""
+    stated = [
+        *(("subGroupPolicy", one) for one in sequence(spec.get("subGroupPolicy"))),
+        *(
+            ("tasks[].partitionPolicy", mapping(task).get("partitionPolicy"))
+            for task in sequence(spec.get("tasks"))
+        ),
+    ]
+    near = [(field, _topology(mapping(one).get("networkTopology"))) for field, one in stated]
+    hard = [field for field, asked in near if isinstance(asked, Options) and asked.required]
+    if not hard or len(sequence(spec.get("tasks"))) + len(sequence(spec.get("subGroupPolicy"))) < 2:
+        return ()
+    return (f"spec.{hard[0]}: a tier that sub-groups of several kinds must share is not kept",)
 
 
 # ── PodGroup ──

@@ -130,3 +130,13 @@ def test_segments_may_stand_in_the_pod_group() -> None:
     near = {"segmentSize": 4, "segmentRequiredTopologyLevel": "topo/rack"}
     found = group(kai_group({"minMember": 16, "topologyConstraint": near}))
     assert found.options == Options(min_available=16, segment_size=4, segment_level="topo/rack")
+
+
+def test_levels_of_unlike_sub_groups_are_told_not_to_be_kept() -> None:
+    near = {"requiredTopologyLevel": "topo/rack"}
+    like = [{"name": name, "minMember": 2, "topologyConstraint": near} for name in "ab"]
+    assert group(kai_group({"subGroups": like})).warnings == ()
+    unlike = [*like, {"name": "c", "minMember": 1}]
+    found = group(kai_group({"subGroups": unlike}))
+    assert found.fault == ""
+    assert found.warnings[0].startswith("spec.subGroups: ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cases.story import Story
 
 from scheduler.model import GroupKey, Options
 from tests.builders import pod
@@ -220,3 +221,42 @@ def test_a_partition_that_cannot_be_read_is_the_jobs_fault() -> None:
     policy = {"partitionSize": "four", "networkTopology": HARD}
     found = group(volcano_job({"tasks": [task(8, partitionPolicy=policy)]}))
     assert found.fault.startswith("spec.tasks[0].partitionPolicy.partitionSize: ")
+
+
+def sub_group(tier: str) -> dict[str, object]:
+    near = {"mode": "hard", "highestTierName": tier} if tier else {"mode": "soft"}
+    return {"name": f"s{tier}", "subGroupSize": 2, "networkTopology": near}
+
+
+@pytest.mark.parametrize(
+    ("policies", "warned"),
+    [
+        ([sub_group("rack")], False),
+        ([sub_group("rack"), sub_group("row")], True),
+        ([sub_group("rack"), sub_group("")], True),
+        ([sub_group(""), sub_group("")], False),
+    ],
+)
+def test_tiers_of_unlike_sub_groups_are_told_not_to_be_kept(
+    policies: list[dict[str, object]], warned: bool
+) -> None:
+    found = group(volcano_group({"minMember": 4, "subGroupPolicy": policies}))
+    assert (bool(found.warnings), found.fault) == (warned, "")
+
+
+def test_tiers_of_unlike_tasks_are_told_not_to_be_kept() -> None:
+    policy = {"partitionSize": 4, "networkTopology": HARD}
+    alone, other = task(8, partitionPolicy=policy), {"name": "master", "replicas": 1}
+    assert group(volcano_job({"tasks": [alone]})).warnings == ()
+    (warning,) = group(volcano_job({"tasks": [alone, other]})).warnings
+    assert warning.startswith("spec.tasks[].partitionPolicy: ")
+
+
+def test_why_tells_what_the_pod_group_does_not_get() -> None:
+    story = Story()
+    policies = [sub_group("rack"), sub_group("row")]
+    story.object(volcano_group({"minMember": 2, "subGroupPolicy": policies}))
+    story.put_pod(volcano("worker", 0))
+    (gang,) = story.state["gangs"]
+    (warning,) = [text for text in story.why(gang)["warnings"] if "is not kept" in text]
+    assert warning.startswith("PodGroup.scheduling.volcano.sh t/train-")
