@@ -197,7 +197,7 @@ def _told(kind: type) -> Mapping[str, str]:
 def _all_metrics() -> Iterator[tuple[str, str, str, str]]:
     empty = engine.new_state(Settings())
     counted = [item for item in vars(Metrics()).values() if isinstance(item, MetricWrapperBase)]
-    computed = figures(overview.overview(empty) | {"fragmentation": 0.0}, Totals(0, 0), True)
+    computed = figures(overview.overview(empty) | {"fragmentation": 0.0}, Totals(0, 0))
     every: tuple[Any, ...] = (*counted, *computed)
     for item in every:
         # The client keeps the names of the labels of a metric without samples to itself.

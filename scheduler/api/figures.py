@@ -11,9 +11,14 @@ from scheduler.service import Totals
 from scheduler.service.metrics import gauge
 
 
-def figures(found: Mapping[str, Any], totals: Totals, leads: bool = True) -> Iterable[Metric]:
+def role(leads: bool) -> Metric:
+    """Whether this replica acts."""
+    return _one("muster_leads", "1 while this replica acts, 0 while it stands by.", float(leads))
+
+
+def figures(found: Mapping[str, Any], totals: Totals) -> Iterable[Metric]:
     """Every gauge that is read off the engine's state."""
-    yield _one("muster_leads", "1 while this replica acts, 0 while it stands by.", float(leads))
+    yield role(leads=True)
     gpus, waiting = found["gpus"], found["waiting"]
     yield gauge("muster_gangs", "Gangs, by state.", "state", found["gangs"])
     yield gauge(

@@ -17,7 +17,7 @@ from scheduler import __version__
 from scheduler.api import fit, seen
 from scheduler.api.body import BodyTooLargeError, read_body
 from scheduler.api.domains import domains
-from scheduler.api.figures import figures
+from scheduler.api.figures import figures, role
 from scheduler.api.guard import CHALLENGE, Guard, HiddenError, UnknownPersonError
 from scheduler.api.lookup import named
 from scheduler.api.page import page
@@ -59,14 +59,20 @@ def add(app: FastAPI, service: Service, access: Access | None = None) -> None:
 
 
 def observe(service: Service) -> Callable[[], Iterable[Metric]]:
-    """What is computed on a scrape; nothing while the engine is busy."""
+    """What is computed on a scrape; nothing while the engine is busy.
+
+    One who stands by leaves the cluster's figures to who leads: they would be summed up twice.
+    """
 
     def computed() -> Iterable[Metric]:
+        if not service.leads:
+            yield role(leads=False)
+            return
         try:
             found, totals = service.overview(), service.totals()
         except BusyError:
             return
-        yield from figures(found, totals, service.leads)
+        yield from figures(found, totals)
 
     return computed
 

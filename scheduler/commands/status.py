@@ -98,5 +98,10 @@ def waiting(found: Status) -> str:
 def _head(found: Status, where: str) -> Text:
     text = Text(f"Muster {found['version']} at {where} is ")
     if found["ready"]:
-        return text.append("ready", style="green")
+        text.append("ready", style="green")
+        return text if found.get("leads", True) else text.append(_standing_by(found))
     return text.append("not ready", style="bold red").append(f": {found['reason']}")
+
+
+def _standing_by(found: Status) -> str:
+    return f" and stands by; {found.get('leader') or 'nobody'} leads"
