@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -192,12 +193,16 @@ def test_a_port_that_is_taken_is_found_out_before_anybody_waits(start: Start) ->
     assert f"port {port} of this pod is taken" in pod.err
 
 
-def test_a_launcher_that_waits_for_others_leaves_on_sigterm(start: Start) -> None:
+def test_a_launcher_that_waits_for_others_is_healthy_and_leaves_on_sigterm(start: Start) -> None:
     """torchrun waits for up to 15 minutes inside C++, where no signal handler of Python runs."""
+    port = free_port()
     with socket.create_server(("127.0.0.1", 0)) as first_pod:
         first_pod.settimeout(60)
-        pod = start("launch", "--", "script.py", **of_two(1, first_pod.getsockname()[1]))
+        where = of_two(1, first_pod.getsockname()[1], MUSTER_METRICS_PORT=str(port))
+        pod = start("launch", "--", "script.py", **where)
         with first_pod.accept()[0]:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
+                assert answer.read() == b"ok\n"
             pod.send(signal.SIGTERM)
             assert pod.ends() == 143
     assert "SIGTERM before any worker ran" in pod.err
