@@ -345,6 +345,8 @@ def _settle_orphan(turn: Turn, effect: OpenEffect, outcome: Outcome) -> None:
     state, uid = turn.state, effect.ref.uid
     state.gains += 1
     turn.gave_back = True
+    # While it was on its way, the pod's next seat was left alone, whatever became of its gang.
+    turn.touch(state.gang_of.get(uid))
     pod = state.pods.get(uid)
     if pod is not None and pod.holds_node:
         return

@@ -208,3 +208,22 @@ def test_a_seat_whose_binding_failed_may_be_taken_by_a_gang_of_higher_priority()
     story.outcome("t/low", "error")
 
     assert story.reserved == {"t/high": "n1"}
+
+
+def test_a_seat_that_an_older_binding_kept_from_being_given_back_goes_with_its_gang() -> None:
+    story = Story(auto=False, start="nominate", backoff_s=1)
+    story.node("n1", gpu=4)
+    story.gang("A", 2, of=2, options={"timeout": "20s"})
+    story.bind("t/A-0", "n1")
+    story.advance(20)
+    assert story.reserved == {}, "its time is over; one Binding is on its way"
+    story.node("n2", gpu=2)
+    story.node("n3", gpu=2)
+    story.advance(1)
+    assert sorted(story.reserved.values()) == ["n2", "n3"], "it is planned anew elsewhere"
+
+    story.node("n1", gpu=4, unschedulable=True)
+    story.delete(story.reserved["t/A-1"], "Node")
+    story.outcome("t/A-0", "error")
+
+    assert len(story.reserved) in (0, 2), "never half a gang"
