@@ -52,10 +52,11 @@ class Backlog:
     def take(self) -> Effect | None:
         """The next effect; waits for one. None once the queue is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._next() is not None)
-            at = self._next()
-            if self._closed or at is None:
+            while not self._closed and (at := self._next()) is None:
+                self._changed.wait()
+            if self._closed:
                 return None
+            assert at is not None
             effect = self._waiting[at]
             del self._waiting[at]
             self._under_way += 1
