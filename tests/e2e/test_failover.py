@@ -7,18 +7,24 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from scheduler.cluster import Transport, load
+from scheduler.cluster.leadership import Leadership
+from scheduler.cluster.lease import LeaseName
 from tests.e2e.controlplane.client import Client, Object, wait_until
 from tests.e2e.controlplane.cluster import Cluster, ExternalCluster
 from tests.e2e.controlplane.watch import Watch
+from tests.e2e.deployed import MANIFEST, kubeconfig, make, moved, renamed
 from tests.e2e.gangs import gang_pods, placed
 from tests.e2e.replicas import Pair
 
 pytestmark = pytest.mark.e2e
 
+LEASE = "muster-kube-scheduler"
 GANGS, MEMBERS, GPUS = 10, 8, 2
 KILL_AFTER = 20
 """Bound pods, of 80: in the midst of it."""
@@ -150,3 +156,65 @@ def test_the_leader_is_moved_and_comes_back_as_the_standby(
     _assert_whole(client, namespace, ["before", "after"])
     with capsys.disabled():
         print(f"\nleader moved: next gang started {started - moved:.1f} s after")
+
+
+class Told:
+    """A replica that only listens."""
+
+    def __init__(self) -> None:
+        self.leads = False
+        self.hindrances: list[str] = []
+
+    def lead(self) -> bool:
+        self.leads = True
+        return True
+
+    def stand_by(self) -> None:
+        self.leads = False
+
+    def hindered(self, reason: str) -> None:
+        self.hindrances += [reason] if reason else []
+
+
+def test_the_role_of_the_manifest_is_enough_to_follow_the_lease(
+    control_plane: Cluster, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    role = next(item for item in MANIFEST if item["metadata"]["name"] == LEASE)
+    binding = next(
+        item
+        for item in MANIFEST
+        if item["kind"] == "RoleBinding" and item["metadata"]["name"] == LEASE
+    )
+    account: Object = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    with ExitStack() as made:
+        name = f"{LEASE}-{namespace}"
+        made.callback(client.delete, "Lease", name, "kube-system")
+        make(client, made, account | {"metadata": {"name": "muster", "namespace": namespace}})
+        for item in (role, binding):
+            make(client, made, renamed(moved(item, namespace), namespace))
+        config = kubeconfig(control_plane, client, namespace, "muster", tmp_path)
+        transport = Transport(load(str(config)))
+        made.callback(transport.close)
+        told, follower = Told(), Leadership(transport, LeaseName("kube-system", name), "host-a")
+        wait_until(lambda: transport.get(follower.name.path).status != 403, what="it is known")
+        follower.start(told)
+        made.callback(follower.stop, 5.0)
+
+        client.create(_lease(name, "host-b_1"))
+        wait_until(lambda: follower.holder == "host-b_1", what="the Lease is read")
+        assert not told.leads
+        client.patch("Lease", name, {"spec": _lease(name, "host-a_2")["spec"]}, "kube-system")
+        wait_until(lambda: told.leads, what="its change is seen")
+        assert told.hindrances == []
+
+
+def _lease(name: str, holder: str) -> Object:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": now}
+    metadata = {"name": name, "namespace": "kube-system"}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": metadata,
+        "spec": spec,
+    }
