@@ -163,9 +163,9 @@ def samples(plan: Plan, progress: Progress) -> Iterator[Sample]:
             bench = Bench(made, client, places(nodes), plan.deadline_s, plan.patience_s)
             for one in plan.rounds(_possible(plan, made, progress), nodes):
                 if budget.is_spent():
-                    progress.console.print(f"{nodes:,} nodes: no time for {one.arm.name}")
+                    _pass(progress, nodes, one.arm, one.loads)
                 else:
-                    yield from _round(bench, plan, one, progress)
+                    yield from _round(bench, plan, one, budget, progress)
 
 
 def _possible(plan: Plan, made: Plane, progress: Progress) -> Sequence[Arm]:
@@ -176,15 +176,25 @@ def _possible(plan: Plan, made: Plane, progress: Progress) -> Sequence[Arm]:
     return [arm for arm in plan.arms if not arm.native]
 
 
-def _round(bench: Bench, plan: Plan, one: Round, progress: Progress) -> Iterator[Sample]:
-    task, arm = progress.task_ids[0], one.arm
+def _round(
+    bench: Bench, plan: Plan, one: Round, budget: Budget, progress: Progress
+) -> Iterator[Sample]:
+    task, arm, nodes = progress.task_ids[0], one.arm, len(bench.where)
     with bench.plane.arm(arm) as running:
         warm_up = load(WARM_UP, f"{arm.name}-{one.repeat}-warm", 0.0)
         measure(bench, running, arm, warm_up, one.repeat, patient=False)
-        for name in one.loads:
-            progress.update(task, description=f"{len(bench.where):,} nodes, {arm.name}, {name}")
+        for at, name in enumerate(one.loads):
+            if budget.is_spent():
+                _pass(progress, nodes, arm, one.loads[at:])
+                return
+            progress.update(task, description=f"{nodes:,} nodes, {arm.name}, {name}")
             yield _undisturbed(bench, plan, running, arm, one.repeat, name)
             progress.advance(task)
+
+
+def _pass(progress: Progress, nodes: int, arm: Arm, loads: Sequence[str]) -> None:
+    """Say what there is no time for."""
+    progress.console.print(f"{nodes:,} nodes: no time for {arm.name} with {', '.join(loads)}")
 
 
 def _undisturbed(

@@ -9,6 +9,12 @@ from dataclasses import dataclass
 from benchmarks.cluster_arms import Arm
 from benchmarks.cluster_bars import RATIOS
 
+_THEN = (
+    *("burst", "stock", "native", "burst-gated", "nominate", "follow", "raw"),
+    "native-topology",
+)
+"""In this order arms are measured with what no bar depends on: the slowest last."""
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -39,8 +45,7 @@ def short_rounds(
     for repeat in range(repeats):
         for arm in rotated(arms, repeat):
             yield from _round(repeat, arm, [load for load in loads if _bears(arm, nodes, load)])
-    bearing = [arm for arm in arms if any(_bears(arm, nodes, load) for load in loads)]
-    for arm in (*bearing, *(arm for arm in arms if arm not in bearing)):
+    for arm in sorted(arms, key=lambda arm: _THEN.index(arm.name)):
         yield from _round(0, arm, [load for load in loads if not _bears(arm, nodes, load)])
 
 

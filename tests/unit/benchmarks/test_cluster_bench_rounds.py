@@ -47,6 +47,12 @@ def test_what_bars_depend_on_comes_first() -> None:
     assert all(set(found) <= {"1x500", "100x16"} for found in loads[: 5 * 3])
 
 
+def test_the_slowest_comes_last_and_every_arm_has_its_place() -> None:
+    rounds = list(short_rounds(EVERY, LOADS, 1, 5_000))[5:]
+    assert {one.arm.name for one in rounds} == set(ARMS)
+    assert (rounds[0].arm.name, rounds[-1].arm.name) == ("burst", "native-topology")
+
+
 def test_the_plan_counts_what_it_measures() -> None:
     words = ["--nodes", "1000", "--loads", "1x500,churn", "--arms", "burst,raw"]
     assert plan_of(arguments(words)).measurements == 3 * 3
