@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pytest
 from people_site import Site, muster
 
 
@@ -25,3 +29,17 @@ def test_the_status_says_who_leads(here: Site) -> None:
     ran = muster("status", "--server", here.url)
     assert ran.status == 0
     assert "is ready and stands by; nobody leads" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--authenticate-views"], "--views-host, which is empty"),
+        (["--follow-lease", "x"], "'x' is no NAMESPACE/NAME of a Lease"),
+    ],
+)
+def test_options_that_cannot_be_obeyed_stop_it_at_once(options: list[str], said: str) -> None:
+    command = [sys.executable, "-m", "scheduler", "serve", "--kubeconfig", "none", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert said in done.stderr
