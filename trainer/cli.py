@@ -119,7 +119,7 @@ def train_command(
     memory_snapshot: Annotated[Path | None, _train("memory_snapshot")] = None,
     flight_dir: Annotated[Path | None, _train("flight_dir")] = None,
 ) -> None:
-    """Train a small network on handwritten digits, as a worker or alone."""
+    """Train a small model on digits or text, or your own on your data, as a worker or alone."""
     settings = TrainSettings.load(environment(), locals())
     raise typer.Exit(_train_recorded(settings))
 

@@ -99,7 +99,7 @@ class ForkedPod(Pod):
         return self.process.is_alive()
 
     def ends(self) -> int:
-        self.process.join(120)
+        self.process.join(240)
         assert self.process.exitcode is not None, f"still running: {self.err}"
         return self.process.exitcode
 
@@ -123,7 +123,7 @@ class OwnPod(Pod):
         return self.process.poll() is None
 
     def ends(self) -> int:
-        return self.process.wait(120)
+        return self.process.wait(240)
 
 
 @contextmanager
