@@ -1,15 +1,18 @@
-"""A gang: its members by status, what is remembered of it, and the table of its life."""
+"""A gang: its members by status, and what is remembered of it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from scheduler.core import gates
 from scheduler.core.kinds import Bottleneck
-from scheduler.model import GangKey, Group, GroupKey, Options, Phase, Pod, Resources
+from scheduler.model import GangKey, GroupKey, Options, Phase, Pod, Resources
+
+if TYPE_CHECKING:
+    from scheduler.core.terms import Terms
 
 
 class Status(StrEnum):
@@ -250,76 +253,6 @@ class Gang:
         return self.count(Status.SEATED, Status.WAITING, Status.GATED) > 0
 
 
-def merged(gang: Gang, group: Group | None) -> Options:
-    """What the members and the group say together.
-
-    The pods' word wins over the group's; where members differ, the largest numbers win, and the
-    first in a fixed order for the rest. A minimum that pods state replaces all of the group's.
-    """
-    if len(gang.declared) == 1 and group is None:
-        return next(iter(gang.declared))
-    pods = sorted(gang.declared, key=repr)
-    stated = [*pods, group.options] if group is not None else pods
-    return Options(
-        min_available=_most(pods, group, "min_available"),
-        size=_most(pods, group, "size"),
-        role_min=_first(pods if any(item.min_available for item in pods) else stated, "role_min")
-        or (),
-        required=_first(stated, "required") or "",
-        preferred=_first(stated, "preferred") or "",
-        relax_after=_first(stated, "relax_after"),
-        segment_size=_first(stated, "segment_size"),
-        segment_level=_first(stated, "segment_level") or "",
-        communication=_first(stated, "communication"),
-        nvlink=_first(stated, "nvlink"),
-        gpu_required=_first(stated, "gpu_required") or (),
-        gpu_preferred=_first(stated, "gpu_preferred") or (),
-        timeout=_first(stated, "timeout"),
-        max_runtime=_first(stated, "max_runtime"),
-        first=_most(pods, group, "first"),
-        partners=_first(stated, "partners") or (),
-        start=_first(stated, "start"),
-        exact_gpus=_first(stated, "exact_gpus"),
-    )
-
-
-def _first(stated: list[Options], name: str) -> Any:
-    values = (getattr(options, name) for options in stated)
-    return next((value for value in values if value not in (None, "", ())), None)
-
-
-def _most(pods: list[Options], group: Group | None, name: str) -> int | None:
-    values: list[int] = [value for item in pods if (value := getattr(item, name)) is not None]
-    if not values and group is not None:
-        values = [value for value in (getattr(group.options, name),) if value is not None]
-    return max(values, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a gang is judged by, beside its members."""
-
-    group_missing: GroupKey | None
-    options: Options
-    group_fault: str = ""
-
-    min: int = field(init=False)
-    """Members that must be there in all."""
-    least: int = field(init=False)
-    """Members that must be there at once for the first phase."""
-
-    def __post_init__(self) -> None:
-        by_role = sum(number for _, number in self.options.role_min)
-        least = max(self.options.min_available or self.options.size or 1, by_role)
-        object.__setattr__(self, "min", least)
-        object.__setattr__(self, "least", min(self.options.first or least, least))
-
-    def lacking(self, gang: Gang, *wanted: Status) -> int:
-        """Members missing to the first phase, with only these."""
-        role_min = self.options.role_min if self.least == self.min else ()
-        return lacking(gang, self.least, role_min, *wanted)
-
-
 def lacking(
     gang: Gang,
     least: int,
@@ -346,62 +279,3 @@ def by_role(
     there = Counter(gang.roles.get(uid, "") for item in wanted for uid in gang.by_status[item])
     there.update(gang.roles.get(uid, "") for uid in (gang.reserved if with_reserved else ()))
     return {role: number - there[role] for role, number in role_min if number > there[role]}
-
-
-def judge(gang: Gang, terms: Terms) -> Life:
-    """The gang's place in its life: the one table of states.
-
-    Partial is a reason and no state of its own: a gang some of whose members sit while the rest
-    does not is broken, whether it ran before or was never whole.
-    """
-    stage, reason, text = _stage(gang, terms)
-    return Life(stage, reason, text, terms.min, terms.least, terms.options)
-
-
-def _stage(gang: Gang, terms: Terms) -> tuple[Stage, Reason, str]:
-    held, waiting = gang.held, gang.count(Status.WAITING)
-    if gang.count(Status.FAULTY) and not held + waiting:
-        return Stage.INVALID, Reason.FAULT, "its declaration cannot be used"
-    if terms.group_fault and not held:
-        return Stage.INVALID, Reason.FAULT, terms.group_fault
-    if not gang.is_alive():
-        return Stage.DONE, Reason.NONE, ""
-    if terms.group_missing is not None and not held:
-        return Stage.FORMING, Reason.GROUP_MISSING, _absent(terms.group_missing)
-    if not terms.lacking(gang, *HELD):
-        return Stage.RUNNING, Reason.NONE, ""
-    if gang.reserved:
-        return Stage.STARTING, Reason.NONE, ""
-    if gang.memory.admitted or gang.count(Status.SEATED):
-        return Stage.BROKEN, Reason.PARTIAL, f"partial: {held} of {terms.min} members are bound"
-    if not terms.lacking(gang, *HELD, Status.WAITING):
-        return _queued(gang)
-    return Stage.FORMING, Reason.TOO_FEW, _too_few(gang, terms)
-
-
-def _absent(key: GroupKey) -> str:
-    if key.kind.startswith("PodGroup."):
-        return f"{key} does not exist; create it or correct the name"
-    return f"{key} is being looked up for the number of its pods"
-
-
-def _queued(gang: Gang) -> tuple[Stage, Reason, str]:
-    refusal = gang.memory.refusal
-    if refusal is None:
-        return Stage.QUEUED, Reason.NONE, ""
-    return Stage.QUEUED, refusal.reason, refusal.text
-
-
-def _too_few(gang: Gang, terms: Terms) -> str:
-    there = gang.held + gang.count(Status.WAITING)
-    text = f"{there} of {terms.least} pods exist"
-    if there >= terms.least:
-        missing = by_role(gang, terms.options.role_min, *HELD, Status.WAITING)
-        named = (f"{number} more of role {role or '(none)'}" for role, number in missing.items())
-        text += f"; needed: {' and '.join(named)}"
-    asides = [
-        f"{gang.count(item)} {item.value}"
-        for item in (Status.GATED, Status.LEAVING, Status.FAILED, Status.FAULTY)
-        if gang.count(item)
-    ]
-    return f"{text} ({', '.join(asides)})" if asides else text

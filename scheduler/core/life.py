@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scheduler.core import admission, backfill, booking, health, planning, roster, starting
 from scheduler.core.capacity import usable
-from scheduler.core.gang import Gang, Reason, Seat, Stage, Status, judge
-from scheduler.core.judging import can_complete, terms_of
+from scheduler.core.gang import Gang, Reason, Seat, Stage, Status
+from scheduler.core.judging import can_complete, judge, terms_of
 from scheduler.core.state import State, Turn
 from scheduler.model import GangKey
 

@@ -14,11 +14,10 @@ from scheduler.core.gang import (
     Refusal,
     Stage,
     Status,
-    Terms,
-    judge,
-    merged,
     status,
 )
+from scheduler.core.judging import judge
+from scheduler.core.terms import Terms, merged
 from scheduler.model import GangKey, Group, GroupKey, Options, Phase, Pod
 
 KEY = GangKey("t", "A")
