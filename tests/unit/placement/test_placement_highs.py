@@ -11,7 +11,7 @@ from placement_oracle import ask_for, fabric_of, members_of, random_ask, random_
 
 from benchmarks.milp import Programme
 from scheduler.core import staged
-from scheduler.core.placement import Seats, place
+from scheduler.core.placement import Fabric, Seats, place
 
 INSTANCES = int(os.environ.get("MUSTER_ORACLE_INSTANCES", "40"))
 
@@ -40,6 +40,20 @@ def test_a_required_level_is_met_in_the_closest_way_or_not_at_all() -> None:
         assert (seats.domains if isinstance(seats, Seats) else None) == fewest, number
     assert None in answers
     assert any(answers)
+
+
+@pytest.mark.timeout(60 + 2 * INSTANCES)
+def test_four_levels_of_which_some_are_alike_are_no_harder() -> None:
+    rng = np.random.default_rng(5)
+    for number in range(INSTANCES // 2):
+        rack = np.arange(int(rng.integers(128, 700))) // int(rng.choice([4, 8, 16]))
+        row = rack // int(rng.choice([1, 2]))
+        block = row // int(rng.choice([2, 4, 8]))
+        fabric = Fabric(np.stack([block // 2, block, row, rack]).astype(np.int32))
+        ask = random_ask(rng, fabric, most=int(rng.choice([64, 256, 800])))
+        seats = place(fabric, ask)
+        assert isinstance(seats, Seats), number
+        assert seats.domains == Programme(fabric, ask).fewest(), number
 
 
 def test_prices_prove_the_same_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
