@@ -26,9 +26,9 @@ PICTURE = Path(__file__).parent / "trace.svg"
 def bars_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """What must hold, and whether it does."""
     bars = [
-        _bar(f"{_named(row)}: GPU-seconds of incomplete gangs", 0, held, held == 0)
+        _bar(f"{_named(row)}, {row['policy']}: GPU-seconds of incomplete gangs", 0, held, held == 0)
         for row in rows
-        if row["policy"] == "muster" and (held := row.get("partial_gpu_s")) is not None
+        if row["policy"].startswith("muster") and (held := row.get("partial_gpu_s")) is not None
     ]
     for name, published in PUBLISHED.items():
         got = {policy: mean(_of(rows, name, policy)) for policy in filling.POLICIES}
@@ -68,6 +68,7 @@ def gang_table(rows: Sequence[Row], title: str) -> str:
     lines = [
         _gang_line(policy, [row for row in rows if row["policy"] == policy], sizes, clusters)
         for policy in running.POLICIES
+        if any(row["policy"] == policy for row in rows)
     ]
     return f"### {title}\n\n{markdown(heads, lines)}"
 

@@ -76,9 +76,6 @@ def simulate(
         float,
         typer.Option(min=1, help="Seconds until an incomplete gang gives its GPUs back and waits."),
     ] = GIVE_UP_S,
-    tell_runtime: Annotated[
-        bool, typer.Option("--tell-runtime", help="Jobs state how long they will run.")
-    ] = False,
     step_times: Annotated[
         Path | None, typer.Option(help="A folder of measured step times: docs/simulate.md.")
     ] = None,
@@ -90,7 +87,7 @@ def simulate(
     """
     ground = Shape.parse(shape)
     times = steptime.read(step_times, ground.gpus) if step_times else []
-    rules = running.Rules(ground, seed, give_up, tell_runtime, times)
+    rules = running.Rules(ground, seed, give_up, times)
     asked = Asked(
         trace,
         nodes,

@@ -8,6 +8,7 @@ from html import escape
 
 COLOURS = {
     "muster": "#1a7f5a",
+    "muster-told": "#7fc8a9",
     "spread": "#c0392b",
     "binpack": "#2e6da4",
     "greedy": "#8e5ea2",

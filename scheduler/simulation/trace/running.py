@@ -23,7 +23,7 @@ from scheduler.simulation.trace.scheduling import (
 from scheduler.simulation.trace.steptime import StepTimes
 from scheduler.simulation.trace.workload import Workload
 
-POLICIES = ("muster", "greedy", "binpack", "spread", "random")
+POLICIES = ("muster", "muster-told", "greedy", "binpack", "spread", "random")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,6 @@ class Rules:
     seed: int = 0
     """Of ties, and of what the random policy does."""
     give_up_s: float = GIVE_UP_S
-    tells_runtime: bool = False
-    """Whether jobs state their running time, which only Muster makes use of."""
     step_times: Sequence[StepTimes] = ()
 
 
@@ -75,8 +73,8 @@ def run(
 
 def scheduler_of(policy: str, rules: Rules) -> Scheduler:
     """A policy with empty books."""
-    if policy == "muster":
-        return EnginePolicy(rules.shape, tells_runtime=rules.tells_runtime)
+    if policy in ("muster", "muster-told"):
+        return EnginePolicy(rules.shape, tells_runtime=policy == "muster-told")
     if policy == "greedy":
         return Greedy(rules.shape)
     choose = chooser(policy, random.Random(f"{policy} {rules.seed}"))

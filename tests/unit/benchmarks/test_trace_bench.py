@@ -24,7 +24,7 @@ def shared_rows(**allocated: float) -> list[Row]:
 
 def test_parts_without_their_data_are_left_out_by_name(tmp_path: Path) -> None:
     jobs, skipped = trace.plan(tmp_path, quick=True)
-    assert len(jobs) == 5, "the part that needs nothing"
+    assert len(jobs) == 6, "the part that needs nothing"
     assert [why.partition(":")[0] for why in skipped] == ["philly", "shared", "step times"]
     assert all("--traces" in why for why in skipped)
 
@@ -46,7 +46,7 @@ def test_a_philly_file_is_found_by_its_name(tmp_path: Path) -> None:
     lines = "".join(f"m\tc\t-n\t1\t1\t{n * 60}.0\t{1 + n % 9}\n" for n in range(30))
     (tmp_path / "gavel-philly/abc.trace").write_text(lines)
     jobs, skipped = trace.plan(tmp_path, quick=True)
-    assert len(jobs) == 10
+    assert len(jobs) == 12
     row = jobs[-1]()
     assert (row["trace"], row["policy"], row["gangs"]) == ("philly abc", "random", 30)
     assert "step_time" not in row
@@ -88,7 +88,7 @@ def test_tables_and_picture_tell_of_every_policy(
         assert text.count(f"| {policy} |") == 1
     assert "98.00 % (98.00 to 98.00)" in text
     assert "93.08 %" in text
-    assert "6 of 7 bars hold" in text
+    assert "7 of 8 bars hold" in text
     monkeypatch.setattr(trace_table, "PICTURE", tmp_path / "trace.svg")
     trace_table.write_pictures(rows)
     ElementTree.fromstring((tmp_path / "trace.svg").read_text())

@@ -69,7 +69,7 @@ def test_no_policy_loses_or_overbooks_a_gpu(policy: str, gangs: list[Gang]) -> N
     assert all(len(fate.rows) == fate.gang.pods for fate in books.fates.values())
     for sample in books.samples:
         assert 0 <= sample.running + sample.held <= TINY.total
-    if policy in ("muster", "greedy"):
+    if policy in ("muster", "muster-told", "greedy"):
         assert not any(sample.held for sample in books.samples), "never half a gang"
 
 
@@ -130,6 +130,19 @@ def test_what_incomplete_gangs_hold_is_counted_in_gpu_seconds() -> None:
     # Two nodes are free at second 10, the other two come at 100: 8 GPUs for 90 seconds.
     assert books.fates["half"].held_gpu_s == pytest.approx(8 * 90)
     assert starts(replayed("muster", gangs)) == starts(books)
+
+
+def test_room_that_is_kept_is_open_to_jobs_that_say_they_end_in_time() -> None:
+    gangs = [
+        gang("long", 0, 7, 4, 5_000),
+        gang("large", 10, 8, 4, 100),
+        gang("short", 1_000, 1, 4, 600),
+        gang("endless", 1_001, 1, 4, 9_000),
+    ]
+    # "large" has waited ten minutes: all nodes are kept for it, the idle one, too.
+    assert starts(replayed("muster", gangs))["short"] == 5_100
+    told = starts(replayed("muster-told", gangs))
+    assert told == {"long": 0, "large": 5_000, "short": 1_000, "endless": 5_100}
 
 
 def test_spread_takes_empty_nodes_and_binpack_full_ones() -> None:
@@ -196,5 +209,5 @@ def test_nodes_of_a_shape_lie_in_racks_and_blocks() -> None:
 
 
 def test_an_unknown_policy_is_named_with_those_there_are() -> None:
-    with pytest.raises(MusterError, match=r"'fast'.*muster, greedy"):
+    with pytest.raises(MusterError, match=r"'fast'.*muster, muster-told"):
         running.check(["muster", "fast"], POLICIES)
