@@ -20,15 +20,19 @@ WIDTH, HEIGHT = 560, 150
 LEFT, TOP, RIGHT, BOTTOM = 62, 28, 14, 30
 """Pixels of one panel and of its margins."""
 
+IN_LEGEND = 6
+"""Names in one row of the legend."""
+
 Points = Sequence[tuple[float, float]]
 
 
 def page(title: str, panels: Sequence[str], names: Sequence[str]) -> str:
     """Panels below each other, with one legend."""
-    height = 54 + len(panels) * (HEIGHT + TOP + BOTTOM)
+    head = 36 + 16 * -(-len(names) // IN_LEGEND)
+    height = head + len(panels) * (HEIGHT + TOP + BOTTOM)
     width = LEFT + WIDTH + RIGHT
     moved = "".join(
-        f'<g transform="translate(0 {50 + place * (HEIGHT + TOP + BOTTOM)})">\n{panel}</g>\n'
+        f'<g transform="translate(0 {head + place * (HEIGHT + TOP + BOTTOM)})">\n{panel}</g>\n'
         for place, panel in enumerate(panels)
     )
     return (
@@ -94,8 +98,9 @@ _MIDDLE = 'text-anchor="middle" fill="#555555"'
 
 def _legend(names: Sequence[str]) -> str:
     return "".join(
-        f'<rect x="{10 + place * 90}" y="27" width="11" height="11" fill="{colour(name)}"/>'
-        f'<text x="{25 + place * 90}" y="37">{escape(name)}</text>\n'
+        f'<g transform="translate({10 + place % IN_LEGEND * 100} {27 + place // IN_LEGEND * 16})">'
+        f'<rect width="11" height="11" fill="{colour(name)}"/>'
+        f'<text x="15" y="10">{escape(name)}</text></g>\n'
         for place, name in enumerate(names)
     )
 
