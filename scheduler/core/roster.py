@@ -26,6 +26,8 @@ def node_seen(turn: Turn, node: Node) -> None:
     turn.state.lost_nodes.pop(node.name, None)
     if capacity.helps(before, node):
         turn.state.gains += 1
+    elif before is not None and before.allocatable != node.allocatable:
+        _choose_anew(turn.state, node.name)
     turn.suspect[node.name] = None
 
 
@@ -37,12 +39,15 @@ def node_gone(turn: Turn, name: str) -> None:
         # A gang that had to stay near this member may go elsewhere now.
         _forget_refusal(turn, uid)
         turn.touch(turn.state.gang_of.get(uid))
-    kept = turn.state.kept
-    if kept is not None and name in kept.nodes:
-        # What is left of them may not be enough any more; it is chosen anew.
-        turn.state.kept = None
-        turn.state.gains += 1
+    _choose_anew(turn.state, name)
     turn.suspect[name] = None
+
+
+def _choose_anew(state: State, name: str) -> None:
+    """Open the kept nodes if this is one of them: what is left may not be enough any more."""
+    if state.kept is not None and name in state.kept.nodes:
+        state.kept = None
+        state.gains += 1
 
 
 def watch_lost(turn: Turn, name: str) -> None:
