@@ -74,6 +74,9 @@ def _is_shut(state: State, gang: Gang, gains: _Gains) -> bool:
     if refusal.bottleneck is None or _has_nodes_kept(state, gang):
         return False
     freed = gains.nodes if refusal.gains == gains.since else None
+    if freed is None and refusal.reason is Reason.NEVER:
+        # A node may have come or grown. It then fits one day, and others may have to wait for it.
+        return False
     found = bottleneck.is_shut(state, gang, refusal.bottleneck, freed)
     if found is None:
         return False

@@ -62,3 +62,20 @@ def test_a_gang_that_is_changed_so_that_it_never_fits_keeps_nothing_from_others(
 
     assert story.why("t/A")["never"] is True
     assert story.placed.get("t/s") in ("n1", "n2")
+
+
+def test_a_gang_that_never_fitted_has_nodes_kept_once_there_is_a_node_more() -> None:
+    story = Story(backfill_wait_s=60)
+    for name in ("n1", "n2"):
+        story.node(name, gpu=4)
+    story.pod("other/x", gpu=4, node="n1", scheduler="default-scheduler")
+    story.gang("A", 3, of=4)
+    assert story.why("t/A")["never"] is True
+
+    story.pod("other/y", gpu=4, node="n3", scheduler="default-scheduler")
+    story.node("n3", gpu=4)
+    story.advance(61)
+    story.pod("t/s", gpu=1)
+
+    assert story.reason("t/A-0").startswith("gang t/A: no room"), "it fits when others have ended"
+    assert "t/s" not in story.placed
