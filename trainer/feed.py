@@ -66,7 +66,7 @@ class InMemory:
 
     def __init__(self, split: data.Split, settings: TrainSettings, ranks: Ranks) -> None:
         self.split, self.ranks = split, ranks
-        self.sampler = GlobalSampler(len(split.train_x), settings.global_batch, settings.seed)
+        self.sampler = _sampler(len(split.train_x), settings)
         self.symbols, self.labels_each = split.symbols, split.labels_each
         self.held_out = split.held_out_y.numel()
         self.device = split.train_x.device
@@ -91,7 +91,7 @@ class Loaded:
     def __init__(self, settings: TrainSettings, ranks: Ranks, device: torch.device) -> None:
         self.settings, self.ranks, self.device = settings, ranks, device
         self.train, self.rest = _datasets(settings, ranks)
-        self.sampler = GlobalSampler(len(self.train), settings.global_batch, settings.seed)
+        self.sampler = _sampler(len(self.train), settings)
         self.labels_each = _labels(self.train[0])
         self.held_out = len(self.rest) * self.labels_each
         self.loading = loading(settings.workers, ranks, device.type == "cuda")
@@ -163,6 +163,14 @@ def available_cpus(quota: Path = QUOTA) -> int:
         return max(1, min(allowed, int(most) // int(period)))
     except (OSError, ValueError):
         return allowed  # no file, or `max`: no limit
+
+
+def _sampler(samples: int, settings: TrainSettings) -> GlobalSampler:
+    if settings.global_batch > samples:
+        raise SettingsError(
+            f"--global-batch {settings.global_batch} is more than the {samples} samples to train on"
+        )
+    return GlobalSampler(samples, settings.global_batch, settings.seed)
 
 
 def _datasets(settings: TrainSettings, ranks: Ranks) -> tuple[Any, Any]:

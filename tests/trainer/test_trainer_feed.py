@@ -99,6 +99,11 @@ def test_a_loader_that_worked_ahead_is_not_where_a_run_resumes(
         ({"data": "test_trainer_feed:convolutions"}, "want two datasets"),
         ({"data": "test_trainer_feed:nothing"}, "the first dataset is empty"),
         ({"data": "test_trainer_feed:digits", "global_batch": 1}, "less than the 2 ranks"),
+        (
+            {"data": "test_trainer_feed:digits", "global_batch": 10**11},
+            "more than the 1438 samples",
+        ),
+        ({"global_batch": 10**11}, "more than the 1438 samples to train on"),
         ({"cuda_graphs": True}, "--cuda-graphs wants an NVIDIA GPU"),
         ({"memory_snapshot": Path("x")}, "--memory-snapshot wants an NVIDIA GPU"),
     ],
