@@ -173,9 +173,13 @@ class Leadership:
     def _see(self, found: Lease) -> None:
         if found.holder != self.holder:
             log.info("Lease %s is held by %s", self.name, found.holder or "nobody")
+        # What was only read again is no renewal: where the clock was put back, it would never end.
+        renewed = found.renewal != self._seen.renewal
         self._seen = found
-        ours = found.held_by(self.identity)
-        self._until = self._clock() + found.sure_s(self._wall()) if ours else float("-inf")
+        if not found.held_by(self.identity):
+            self._until = float("-inf")
+        elif renewed:
+            self._until = self._clock() + found.sure_s(self._wall())
         self._backoff.reset()
         self._hinder("")
 

@@ -74,13 +74,20 @@ class Lease(Struct):
         return Term(self.holder, self.spec.lease_transitions or 0)
 
     @property
+    def renewal(self) -> object:
+        """What changes whenever its holder renews it."""
+        return self.term, self.spec.renew_time
+
+    @property
     def version(self) -> str:
         """Its resourceVersion."""
         return self.metadata.resource_version
 
     def held_by(self, identity: str) -> bool:
         """Whether the scheduler of this host holds it: it calls itself HOST_UUID."""
-        return self.holder == identity or self.holder.startswith(f"{identity}_")
+        # A host name may hold an underscore itself; the UUID never does.
+        host = self.holder.rpartition("_")[0]
+        return bool(identity) and identity in (self.holder, host)
 
     def sure_s(self, now: float) -> float:
         """Seconds for which its holder may still act, at ``now`` of its own wall clock.

@@ -113,6 +113,43 @@ def test_two_thirds_of_the_lease_after_the_last_renewal_nothing_may_be_sent_any_
     until(lambda: told.said == ["lead", "stand by"])
 
 
+def test_a_lease_from_a_clock_that_was_ahead_ends_however_often_it_is_read(
+    api: FakeApi, leadership: Leadership, told: Told, clocks: Clocks
+) -> None:
+    leases.put(api, "muster-a_1", ago_s=-3600.0)
+    until(lambda: told.said == ["lead"])
+
+    api.wait_for_watch(LEASES)
+    clocks.ahead = 10.5
+    for _ in range(2):
+        seen = api.collections[LEASES].watches
+        api.cut(LEASES)
+        api.wait_for_watch(LEASES, seen + 1)
+    until(lambda: told.said == ["lead", "stand by"])
+    assert not leadership.holds()
+
+    leases.put(api, "muster-a_1", ago_s=-3600.0)
+    until(lambda: told.said == ["lead", "stand by", "lead"])
+
+
+@pytest.mark.parametrize(
+    ("holder", "identity", "own"),
+    [
+        ("a_1", "a", True),
+        ("a_b_1", "a_b", True),
+        ("a", "a", True),
+        ("a_b_1", "a", False),
+        ("_1", "", False),
+        ("", "", False),
+    ],
+)
+def test_a_holder_is_a_host_and_what_follows_the_last_underscore(
+    holder: str, identity: str, own: bool
+) -> None:
+    found = lease.read(b'{"spec":{"holderIdentity":"%s"}}' % holder.encode())
+    assert found.held_by(identity) is own
+
+
 def test_a_renewal_that_arrives_late_does_not_count_from_its_arrival(
     api: FakeApi, leadership: Leadership, told: Told
 ) -> None:
