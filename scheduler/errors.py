@@ -20,6 +20,7 @@ __all__ = [
     "MusterError",
     "ReplayError",
     "SettingsError",
+    "unreadable",
 ]
 
 
@@ -42,6 +43,14 @@ class ReplayError(MusterError):
         super().__init__(f"line {line}: {reason}")
         self.line = line
         self.reason = reason
+
+
+def unreadable(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file cannot be read, for people; the caller names the file."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    line = error.object.count(b"\n", 0, error.start) + 1
+    return f"line {line} is not UTF-8; save the file as UTF-8 text"
 
 
 class ExtenderError(MusterError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from scheduler.errors import SettingsError
+from scheduler.errors import SettingsError, unreadable
 from scheduler.model import Start
 
 ACCELERATORS: tuple[str, ...] = (
@@ -107,7 +107,9 @@ def from_file(path: Path, base: Settings | None = None) -> Settings:
     """Settings from a TOML file. Raises SettingsError if it cannot be read."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"cannot read the settings file {path}: {unreadable(error)}") from error
+    except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"settings file {path}: {error}") from error
     return from_mapping(values, base)
 

@@ -7,6 +7,7 @@ a pod of that name, so that nobody has to forward a port.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,18 @@ CONNECT_S, READ_S = 3.0, 15.0
 NOBODY = 401
 TOKEN_HEADER = "X-Muster-Token"  # noqa: S105 - a name
 
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def _namespace(given: str | None) -> str | None:
+    """What may name a namespace. Raises BadParameter for what cannot."""
+    if given is not None and not _LABEL.fullmatch(given):
+        raise typer.BadParameter(
+            f"{given!r} is no namespace: at most 63 small letters, digits and - are expected"
+        )
+    return given
+
+
 Server = Annotated[
     str,
     typer.Option("--server", envvar="MUSTER_SERVER", help="URL of Muster, instead of a kubeconfig"),
@@ -43,7 +56,10 @@ Kubeconfig = Annotated[
 ]
 Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
 Home = Annotated[
-    str, typer.Option("--muster-namespace", help="Namespace in which Muster itself runs.")
+    str,
+    typer.Option(
+        "--muster-namespace", help="Namespace in which Muster itself runs.", callback=_namespace
+    ),
 ]
 Token = Annotated[
     str,
@@ -53,7 +69,10 @@ Token = Annotated[
         help="Who asks, where Muster wants to know; with a kubeconfig its own token is taken.",
     ),
 ]
-Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace.")]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", help="Only this namespace.", callback=_namespace),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="The service's answer as it is.")]
 
 
@@ -76,14 +95,25 @@ class Reply:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            said = self.body[:200].decode("utf-8", "replace").strip()
-            raise ServiceError(f"this is no answer of Muster ({self.status}): {said or 'nothing'}")
+            raise _no_muster(self)
         return found
 
     @property
     def error(self) -> str:
-        """Its ``error``, for people."""
-        return str(self.value.get("error") or f"status {self.status}")
+        """Its ``error``, for people. Raises ServiceError if what answers is no Muster."""
+        said = self.value.get("error")
+        if not said:
+            raise _no_muster(self)
+        return str(said)
+
+
+def _no_muster(reply: Reply) -> ServiceError:
+    text = " ".join(reply.body[:200].decode("utf-8", "replace").split())
+    said = "a page of HTML" if text.startswith("<") else text or "nothing"
+    return ServiceError(
+        f"this is no answer of Muster ({reply.status}): {said}. Is the URL (--server or "
+        "MUSTER_SERVER) that of Muster, without a path?"
+    )
 
 
 class Client(Protocol):
@@ -143,7 +173,12 @@ class ByUrl:
     def __init__(self, url: str, token: str = "") -> None:
         self._token = token
         self._known = False
-        if not url.startswith(("http://", "https://")):
+        scheme, stated, _ = url.partition("://")
+        if stated and scheme not in ("http", "https"):
+            raise typer.BadParameter(
+                f"--server {url!r} must look like http://127.0.0.1:8086, or https://…"
+            )
+        if not stated:
             url = f"http://{url}"
         self.where = url.rstrip("/")
 

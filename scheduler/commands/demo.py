@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from scheduler.api import ServerThread, create_app
+from scheduler.commands import printing
 from scheduler.errors import MusterError
 from scheduler.service import Service
 from scheduler.settings import Settings
@@ -70,7 +71,8 @@ def _make_folder(out: Path) -> None:
             raise MusterError(f"cannot write the picture to {out}: it is a folder; choose --out")
         out.touch()
     except OSError as error:
-        raise MusterError(f"cannot write the picture to {out}: {error}; choose --out") from error
+        text = f"cannot write the picture to {out}: {error.strerror}; choose --out"
+        raise MusterError(text) from error
 
 
 def _jobs(seed: int, count: int | None, train: bool) -> list[GangJob]:
@@ -128,9 +130,9 @@ def _summarize(shown: demo_run.Demo, console: Console) -> None:
     waits = [gang.started - gang.arrived for gang in observer.started() if gang.started is not None]
     late = [wait for wait in waits if wait >= 1]
     console.print(
-        f"{result['started']} of {result['gangs']} gangs started whole, {len(late)} after waiting "
-        f"for room (up to {max(late, default=0) / 60:.0f} min); {result['partial']} partial; "
-        f"{result['mean_racks']} racks per gang of several pods, on average."
+        f"{result['started']} of {result['gangs']} gangs started whole, {waited(late)}; "
+        f"{result['partial']} partial; {result['mean_racks']} racks per gang of several pods, on "
+        "average."
     )
     if shown.report and shown.trained:
         console.print(
@@ -140,6 +142,13 @@ def _summarize(shown: demo_run.Demo, console: Console) -> None:
     demo_run.find_problems(shown)
     for problem in shown.problems:
         console.print(f"PROBLEM: {problem}", style="bold red", markup=False)
+
+
+def waited(late: Sequence[float]) -> str:
+    """How many gangs waited for room, and how long the last of them did."""
+    if not late:
+        return "all at once"
+    return f"{len(late)} after waiting for room (up to {printing.seconds(max(late))})"
 
 
 def _hold(console: Console) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 from scheduler.commands import client, printing
 from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
 from scheduler.commands.workloads import WorkloadError, pods_of
-from scheduler.errors import MusterError
+from scheduler.errors import MusterError, unreadable
 
 Fit = Mapping[str, Any]
 
@@ -109,7 +109,7 @@ def _documents(filename: str) -> list[Any]:
         text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
         return list(yaml.safe_load_all(text))
     except (OSError, UnicodeDecodeError) as error:
-        _unusable(f"{filename} cannot be read: {error}", error)
+        _unusable(f"{filename} cannot be read: {unreadable(error)}", error)
     except yaml.YAMLError as error:
         _unusable(f"{filename} is no YAML: {error}", error)
 

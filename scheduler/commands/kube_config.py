@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from scheduler.dialects.fields import is_object_name
 from scheduler.errors import SettingsError
 
 OFFERED_PERCENT = 1
@@ -120,6 +121,12 @@ def render(
     name, plain = names
     if name == plain:
         raise SettingsError(f"both profiles have the schedulerName {name!r}; give one another name")
+    for given in names:
+        if not is_object_name(given):
+            raise SettingsError(
+                f"schedulerName {given!r}: small letters, digits, - and . are expected, such as "
+                "muster; it names a Lease, too"
+            )
     client = f"\n  kubeconfig: {_quoted(kubeconfig)}" if kubeconfig else ""
     resource = _quoted(f"{name}-kube-scheduler")
     return TEMPLATE.format(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, BinaryIO, NoReturn
 
 import typer
 
-from scheduler.errors import ReplayError, SettingsError
+from scheduler.errors import ReplayError, SettingsError, unreadable
 from scheduler.settings import Settings, from_file
 
 NOT_UNDERSTOOD = 2
@@ -22,19 +23,42 @@ def replay(
     try:
         settings = from_file(config) if config else Settings()
         if file == "-":
-            _print(sys.stdin, settings)
+            _print(sys.stdin.buffer, settings)
         else:
-            with Path(file).open(encoding="utf-8") as lines:
+            with Path(file).open("rb") as lines:
                 _print(lines, settings)
-    except (ReplayError, SettingsError, OSError, UnicodeDecodeError) as error:
-        sys.stdout.flush()
-        typer.echo(f"muster replay: {error}", err=True)
-        raise typer.Exit(NOT_UNDERSTOOD) from error
+    except BrokenPipeError:
+        raise  # whoever read the output has enough of it: the command line ends in silence
+    except OSError as error:
+        _unusable(f"cannot read {file}: {unreadable(error)}", error)
+    except ReplayError as error:
+        _unusable(f"{file}, {error}", error)
+    except SettingsError as error:
+        _unusable(str(error), error)
 
 
-def _print(lines: TextIO, settings: Settings) -> None:
+def _print(lines: BinaryIO, settings: Settings) -> None:
     # Imported late: the command line should not load the engine to show its help.
     from scheduler.simulation.replay import replay as run
 
-    for line in run(lines, settings):
+    for line in run(_decoded(lines), settings, _warn):
         sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ReplayError(number, "it is not UTF-8; save the file as UTF-8 text") from error
+
+
+def _warn(text: str) -> None:
+    typer.echo(f"muster replay: warning: {text}", err=True)
+
+
+def _unusable(text: str, error: Exception) -> NoReturn:
+    sys.stdout.flush()
+    typer.echo(f"muster replay: {text}", err=True)
+    raise typer.Exit(NOT_UNDERSTOOD) from error

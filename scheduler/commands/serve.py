@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TextIO
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 SWITCH_S = 0.001
 """A request waits that long at most for a thread that computes; Python's default is 5 ms."""
+
+BAD_ADDRESS = 2
+"""Exit status where it cannot listen: --host or --port has to be another."""
 
 
 class Addresses(NamedTuple):
@@ -99,10 +102,19 @@ def serve(
             "--authenticate-views is for the address of --views-host, which is empty; the other "
             "address asks nobody who is calling, and belongs on loopback"
         )
-    with nullcontext() if record is None else record.open("w", encoding="utf-8") as file:
+    with _recording(record) as file:
         election = Election(follow_lease, identity or socket.gethostname())
         where = Addresses(address, views, authenticate_views)
         _run(settings, kubeconfig, election, where, file)
+
+
+def _recording(path: Path | None) -> AbstractContextManager[TextIO | None]:
+    """The file that is recorded to, emptied. Raises SettingsError if it cannot be written."""
+    try:
+        return nullcontext() if path is None else path.open("w", encoding="utf-8")
+    except OSError as error:
+        text = f"cannot write {path}: {error.strerror}: choose another file with --record"
+        raise SettingsError(text) from error
 
 
 def read_settings(config: Path | None, scheduler_names: list[str] | tuple[str, ...]) -> Settings:
@@ -140,7 +152,7 @@ def _run(
             run(service, *where.verbs, _listening, where.views, access)
     except ServerError as error:
         typer.echo(f"muster serve: {error}", err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(BAD_ADDRESS) from error
     log.info("stopped")
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from scheduler.errors import MusterError
+from scheduler.errors import MusterError, unreadable
 from scheduler.simulation import traces
 from scheduler.simulation.trace import filling, openb, running, steptime, synthetic
 from scheduler.simulation.trace.ground import Shape
@@ -219,7 +219,7 @@ def _read(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise MusterError(f"cannot read {path}: {error}") from error
+        raise MusterError(f"cannot read {path}: {unreadable(error)}") from error
 
 
 def _write(path: Path, text: str) -> None:
@@ -227,7 +227,8 @@ def _write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise MusterError(f"cannot write the picture to {path}: {error}; choose --out") from error
+        text = f"cannot write the picture to {path}: {error.strerror}; choose --out"
+        raise MusterError(text) from error
 
 
 Step = Callable[[str], Callable[[int], None]]

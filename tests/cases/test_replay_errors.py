@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from scheduler import cli
 from scheduler.commands.replay import NOT_UNDERSTOOD
 from scheduler.errors import ReplayError
 from scheduler.simulation.replay import replay
@@ -113,3 +118,48 @@ def test_the_command_prints_what_came_before_and_ends_with_two(tmp_path: Any) ->
     assert done.exit_code == NOT_UNDERSTOOD
     assert done.stdout.count('"op":"state"') == 1
     assert "line 2" in done.stderr
+
+
+def command(*arguments: str, given: bytes = b"") -> tuple[int, str, str]:
+    words = ["replay", *arguments]
+    ran = CliRunner().invoke(cli.build(words), words, input=given)
+    return ran.exit_code, ran.stdout, ran.stderr
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "none.jsonl"
+    expected = f"muster replay: cannot read {path}: No such file or directory\n"
+    assert command(str(path)) == (NOT_UNDERSTOOD, "", expected)
+
+
+def test_bytes_that_are_no_text_are_told_by_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_bytes(b'{"op":"state"}\n\xff\n')
+    status, out, err = command(str(path))
+    assert (status, len(out.splitlines())) == (NOT_UNDERSTOOD, 1)
+    assert f"{path}, line 2: it is not UTF-8" in err
+
+
+def test_a_reader_that_has_enough_is_left_in_silence() -> None:
+    line = b'{"op":"state"}\n' * 20_000
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        ran = subprocess.run(
+            [sys.executable, "-m", "scheduler", "replay"],
+            input=line,
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    assert ran.stderr == b""
+
+
+def test_what_cannot_be_read_of_a_node_is_told_beside_the_output() -> None:
+    broken = node("n1", gpu=8)
+    broken["status"]["allocatable"]["cpu"] = "xx"
+    line = json.dumps({"op": "node", "object": broken}).encode()
+    status, out, err = command(given=b"# a comment\n" + line + b'\n{"op":"state"}\n')
+    assert (status, json.loads(out)["free"]["n1"]["cpu"]) == (0, "0")
+    assert err.startswith('muster replay: warning: line 2: node n1: status.allocatable["cpu"]: ')
+    assert err.rstrip().endswith("counted as 0")

@@ -6,7 +6,7 @@ One JSON object a line in and out; docs/replay.md is the format.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from scheduler.errors import DecodeError, ReplayError, SettingsError
 from scheduler.settings import Settings
@@ -16,8 +16,14 @@ from scheduler.simulation.replay.session import Session
 __all__ = ["replay"]
 
 
-def replay(lines: Iterable[str], settings: Settings | None = None) -> Iterator[str]:
+def replay(
+    lines: Iterable[str],
+    settings: Settings | None = None,
+    warn: Callable[[str], object] = lambda _: None,
+) -> Iterator[str]:
     """The output lines for these input lines.
+
+    ``warn`` is told, with the line number, what is read otherwise than it stands there.
 
     Raises ReplayError, with the line number, at the first line that is not understood; what came
     before it has been yielded by then.
@@ -28,6 +34,8 @@ def replay(lines: Iterable[str], settings: Settings | None = None) -> Iterator[s
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         yield from _guarded(session, number, line)
+        for text in session.warnings():
+            warn(f"line {number}: {text}")
     yield from _written(session.finish())
 
 

@@ -12,6 +12,7 @@ from scheduler.core.messages import (
     Effect,
     EffectDone,
     Event,
+    NodeSeen,
     Outcome,
     Record,
     Synced,
@@ -59,6 +60,7 @@ class Session:
         self._open: list[Effect] = []
         """Effects without an outcome, oldest first (``auto: false``)."""
         self._failures: list[_Failure] = []
+        self._warnings: list[str] = []
         self._ops: dict[str, Callable[[Json], Iterator[Json]]] = {
             "config": self._config,
             "node": lambda op: self._put(op, "Node"),
@@ -90,6 +92,11 @@ class Session:
         yield from handler(op)
         self._started = self._started or name != "config"
 
+    def warnings(self) -> list[str]:
+        """What could not be read of nodes since this was last asked for."""
+        found, self._warnings = self._warnings, []
+        return found
+
     def finish(self) -> Iterator[Json]:
         """The end of the file."""
         if not self._cold and not self._state.synced:
@@ -118,7 +125,10 @@ class Session:
             raise BadLineError(f"object.kind: {said!r} is not a kind, such as Node or Pod")
         if kind and said != kind:
             raise BadLineError(f"object.kind: {said!r} in the op for a {kind}")
-        return self._run(self._world.put(obj, said))
+        caused = self._world.put(obj, said)
+        seen = (event.node for event in caused if isinstance(event, NodeSeen))
+        self._warnings += [f"node {one.name}: {text}" for one in seen for text in one.warnings]
+        return self._run(caused)
 
     def _delete(self, op: Json) -> Iterator[Json]:
         kind, name = fields.text(op, "kind"), fields.text(op, "name")

@@ -116,7 +116,7 @@ class TestServe:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = str(taken.getsockname()[1])
             status, err = ended("serve", "--kubeconfig", kubeconfig, "--port", port)
-        assert status == 1
+        assert status == 2
         assert f"cannot listen on 127.0.0.1:{port}" in err
         assert "Traceback" not in err
 
@@ -124,6 +124,17 @@ class TestServe:
         status, err = ended("serve", "--kubeconfig", str(tmp_path / "none"))
         assert status == 2
         assert "no such file" in err
+
+    def test_a_record_that_cannot_be_written(self, tmp_path: Path, kubeconfig: str) -> None:
+        status, err = ended("serve", "--kubeconfig", kubeconfig, "--record", str(tmp_path))
+        assert status == 2
+        assert f"cannot write {tmp_path}: Is a directory: choose another file with --record" in err
+        assert "Traceback" not in err
+
+    def test_settings_that_cannot_be_read(self, tmp_path: Path) -> None:
+        status, err = ended("serve", "--config", str(tmp_path / "none.toml"))
+        assert (status, "none.toml: No such file or directory" in err) == (2, True)
+        assert "Errno" not in err
 
     def test_settings_that_are_not_known(self, tmp_path: Path, kubeconfig: str) -> None:
         path = tmp_path / "settings.toml"
@@ -223,6 +234,11 @@ class TestKubeConfig:
     def test_two_profiles_need_two_names(self) -> None:
         with pytest.raises(SettingsError, match="both profiles"):
             render(url="http://x", names=("a", "a"))
+
+    @pytest.mark.parametrize("name", ["", "A B", "x/y"])
+    def test_a_name_that_no_scheduler_can_have(self, name: str) -> None:
+        with pytest.raises(SettingsError, match=f"schedulerName '{name}'"):
+            render(url="http://x", names=("a", name))
 
     def test_the_command_prints_it(self) -> None:
         options = ["kube-config", "--scheduler-name", "gangs", "--no-leader-elect"]

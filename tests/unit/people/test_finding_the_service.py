@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from people_site import ApiServer, Site, muster
 
+from scheduler.commands.client import Reply, ServiceError
+
 EVERY = (["gangs"], ["why", "t/x"], ["top"], ["status"])
 
 
@@ -150,3 +152,32 @@ def test_what_answers_but_is_not_muster_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [["gangs", "--nothing"], ["gangs", "-o", "xml"], ["why"]])
 def test_bad_usage_ends_with_2(arguments: list[str]) -> None:
     assert muster(*arguments).status == 2
+
+
+@pytest.mark.parametrize("command", ["gangs", "top", "status"])
+def test_another_path_of_a_server_is_no_muster(here: Site, command: str) -> None:
+    ran = muster(command, "--server", f"{here.url}/foo")
+    assert ran.status == 3
+    assert "no answer of Muster (404)" in ran.err
+    assert "Is the URL (--server or MUSTER_SERVER) that of Muster" in ran.err
+
+
+def test_a_page_of_another_server_is_not_poured_out() -> None:
+    reply = Reply(200, b"<!doctype html><html><h1>It works!</h1></html>")
+    with pytest.raises(ServiceError, match=r"no answer of Muster \(200\): a page of HTML"):
+        _ = reply.value
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["gangs", "--server", "ftp://x"],
+        ["gangs", "-n", "a b/../c"],
+        ["fit", "-n", "Bad Name", "-f", "-"],
+        ["status", "--muster-namespace", "No"],
+    ],
+)
+def test_what_can_be_no_url_or_namespace_is_bad_usage(words: list[str]) -> None:
+    ran = muster(*words)
+    assert ran.status == 2
+    assert repr(words[2]) in ran.err

@@ -16,6 +16,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from scheduler.commands.demo import waited
+
 DEADLINE_S = 200
 
 
@@ -131,3 +133,8 @@ def test_a_picture_that_cannot_be_written_is_told_before_the_work(tmp_path: Path
     assert f"cannot write the picture to {out}" in done.stderr
     assert "Traceback" not in done.stderr
     assert "embedded cluster" not in done.stderr
+
+
+def test_waits_are_told_only_where_there_were_any() -> None:
+    assert waited([]) == "all at once"
+    assert waited([5.0, 300.0]) == "2 after waiting for room (up to 5m)"
