@@ -36,11 +36,11 @@ class Declared:
 def definition(
     kind: str, group: str, version: str, *, plural: str = "", scope: str = "Namespaced"
 ) -> Object:
-    """A custom resource that keeps whatever is in its spec."""
+    """A custom resource that keeps whatever is in its spec, and has its status apart."""
     plural = plural or f"{kind.lower()}s"
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
-    served = {"name": version, "served": True, "storage": True}
+    served = {"name": version, "served": True, "storage": True, "subresources": {"status": {}}}
     name = f"{plural}.{group}"
     # Groups below k8s.io belong to the project, which has to have approved their definitions.
     approved = {"api-approved.kubernetes.io": "unapproved, for tests only"}

@@ -39,7 +39,7 @@ from tests.e2e.deployed import (
     kubeconfig,
     token_of,
 )
-from tests.e2e.ecosystems import NATIVE_API, definition, owned
+from tests.e2e.ecosystems import NATIVE_API, Declared, definition, native, owned, volcano
 from tests.e2e.gangs import gang_pods, placed
 from tests.e2e.muster import MusterProcess
 
@@ -139,6 +139,8 @@ def used(
         _start_a_gang(client)
         _start_a_gang_with_volumes(client)
         _evict_from_a_node_that_refuses(client)
+        _start_a_gang_of_a_pod_group(client, native("default"))
+        _start_a_gang_of_a_pod_group(client, volcano("default"))
         _name_each_owner(client, audit)
     return audit
 
@@ -187,6 +189,20 @@ def _evict_from_a_node_that_refuses(client: Client) -> None:
         wait_until(
             lambda: client.find("Pod", "refused-0", "default") is None, 60, what="it is evicted"
         )
+
+
+def _start_a_gang_of_a_pod_group(client: Client, gang: Declared) -> None:
+    """Of a kind whose objects are told that their gang has started."""
+    (group,) = gang.objects
+    client.create(group)
+    client.create_all(gang.pods)
+    kind, name = f"{group['apiVersion']}/{group['kind']}", group["metadata"]["name"]
+
+    def told() -> bool:
+        status = client.get(kind, name, "default").get("status", {})
+        return "GangStarted" in {item["reason"] for item in status.get("conditions", [])}
+
+    wait_until(told, 60, what=f"the status of {kind} {name} says that its gang has started")
 
 
 def _name_each_owner(client: Client, audit: Audit) -> None:
