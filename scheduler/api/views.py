@@ -24,17 +24,18 @@ from scheduler.api.page import page
 from scheduler.api.stream import Streams
 from scheduler.errors import ClusterError, DecodeError
 from scheduler.service import BusyError, Service
-from scheduler.service.access import Access, Sight
+from scheduler.service.access import Access, CrowdedError, Sight
 
 
 def add(app: FastAPI, service: Service, access: Access | None = None) -> None:
-    """Add the routes. They are plain functions, so they run in worker threads.
+    """Add the routes. Those that take long are plain functions, so they run in worker threads; what
+    probes ask is answered in the event loop, and waits for no thread.
 
     With ``access``, who asks has to say who they are, and sees their own namespaces.
     """
     guard = Guard(access)
     views = Views(service, guard)
-    routes: dict[str, Callable[..., Response]] = {
+    routes: dict[str, Callable[..., Any]] = {
         "/healthz": views.healthz,
         "/readyz": views.readyz,
         "/metrics": views.metrics,
@@ -84,11 +85,11 @@ class Views:
         self._service = service
         self._guard = guard
 
-    def healthz(self) -> Response:
+    async def healthz(self) -> Response:
         """Whether the process answers at all."""
         return Response("ok", media_type="text/plain")
 
-    def readyz(self) -> Response:
+    async def readyz(self) -> Response:
         """503 with the reason until the first full list is in; plain pods pass even then."""
         ready = self._service.ready
         answer = {"ready": ready, "reason": self._service.unready_reason}
@@ -213,6 +214,12 @@ def _hidden(_request: Request, error: Exception) -> Response:
     return _json({"error": str(error)}, 403)
 
 
+def _crowded(_request: Request, error: Exception) -> Response:
+    answer = _json({"error": str(error)}, 503)
+    answer.headers["Retry-After"] = "1"
+    return answer
+
+
 def _cluster(_request: Request, error: Exception) -> Response:
     return _json({"error": str(error)}, 502)
 
@@ -221,5 +228,6 @@ _ANSWERS: dict[type[Exception], Callable[[Request, Exception], Response]] = {
     BusyError: _busy,
     UnknownPersonError: _unknown,
     HiddenError: _hidden,
+    CrowdedError: _crowded,
     ClusterError: _cluster,
 }

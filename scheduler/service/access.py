@@ -16,11 +16,16 @@ REMEMBER_S = 60.0
 REFUSED_S = 10.0
 """How long a no is remembered: a token that is nobody's, a right that may just be granted."""
 
-PEOPLE, RIGHTS = 1024, 8192
-"""Answers that are remembered; the oldest go first."""
+PEOPLE, NOBODY, RIGHTS = 1024, 1024, 8192
+"""Answers that are remembered; the oldest go first. Refusals are kept apart, so that tokens that
+somebody makes up push out no real ones."""
 
 AT_ONCE = 8
-"""Reviews under way at once, whoever asks."""
+"""Reviews of one kind under way at once, whoever asks."""
+
+IN_LINE = 4
+"""How many more wait for their turn; all others are sent away at once, so that those who ask never
+take all threads from those who are known."""
 
 PATIENCE_S = 2.0
 """How long one waits for its turn."""
@@ -40,6 +45,13 @@ class Person(NamedTuple):
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: Mapping[str, list[str]] = {}
+
+
+class CrowdedError(ClusterError):
+    """More people ask than are looked up at once."""
+
+    def __init__(self) -> None:
+        super().__init__("too many who want to look are being checked just now; try again")
 
 
 class Reviewer(Protocol):
@@ -88,6 +100,11 @@ class _Kept(Generic[V]):
             found = self._until.get(key)
         return (found[1],) if found is not None and self._clock() < found[0] else None
 
+    def had(self, key: object) -> bool:
+        """Whether there was an answer, be it too old by now."""
+        with self._lock:
+            return key in self._until
+
     def put(self, key: object, value: V, for_s: float) -> V:
         with self._lock:
             self._until.pop(key, None)
@@ -97,44 +114,83 @@ class _Kept(Generic[V]):
         return value
 
 
-class Access:
-    """Remembers for a minute who a token belongs to and what they may see. Thread-safe."""
+class _Line:
+    """A few ask at once, a few more wait a little, all others are sent away. Thread-safe."""
 
-    def __init__(self, reviewer: Reviewer, clock: Callable[[], float] = time.monotonic) -> None:
-        self._reviewer = reviewer
-        self._people: _Kept[Person | None] = _Kept(PEOPLE, clock)
-        self._rights: _Kept[bool] = _Kept(RIGHTS, clock)
+    def __init__(self) -> None:
+        self._places = threading.BoundedSemaphore(AT_ONCE + IN_LINE)
         self._turns = threading.BoundedSemaphore(AT_ONCE)
 
-    def sight(self, token: str) -> Sight | None:
-        """What the owner of a token may see; None if it has none. Raises ClusterError."""
-        if not token or len(token) > TOKEN_BYTES:
-            return None
-        key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        known = self._people.get(key)
-        if known is None:
-            person = self._asked(lambda: self._reviewer.who(token))
-            self._people.put(key, person, REMEMBER_S if person else REFUSED_S)
-        else:
-            (person,) = known
-        return None if person is None else _Reviewed(self, person)
+    def asked(self, ask: Callable[[], V]) -> V:
+        """What ``ask`` returns. Raises CrowdedError."""
+        if not self._places.acquire(blocking=False):
+            raise CrowdedError
+        try:
+            return self._in_turn(ask)
+        finally:
+            self._places.release()
 
-    def may_see(self, person: Person, namespace: str) -> bool:
-        """Whether the person may see a namespace. Raises ClusterError."""
-        key = (person.name, person.uid, person.groups, namespace)
-        known = self._rights.get(key)
-        if known is not None:
-            return known[0]
-        allowed = self._asked(lambda: self._reviewer.may_see(person, namespace))
-        return self._rights.put(key, allowed, REMEMBER_S if allowed else REFUSED_S)
-
-    def _asked(self, ask: Callable[[], V]) -> V:
+    def _in_turn(self, ask: Callable[[], V]) -> V:
         if not self._turns.acquire(timeout=PATIENCE_S):
-            raise ClusterError("too many who want to look are being checked just now; try again")
+            raise CrowdedError
         try:
             return ask()
         finally:
             self._turns.release()
+
+
+class Access:
+    """Remembers for a minute who a token belongs to and what they may see. Thread-safe.
+
+    Tokens never heard of wait in a line of their own: who makes tokens up is in nobody's way who
+    was known before.
+    """
+
+    def __init__(self, reviewer: Reviewer, clock: Callable[[], float] = time.monotonic) -> None:
+        self._reviewer = reviewer
+        self._people: _Kept[Person] = _Kept(PEOPLE, clock)
+        self._nobody: _Kept[None] = _Kept(NOBODY, clock)
+        self._rights: _Kept[bool] = _Kept(RIGHTS, clock)
+        self._strangers, self._known = _Line(), _Line()
+
+    def sight(self, token: str) -> Sight | None:
+        """What the owner of a token may see; None if it has none.
+
+        Raises ClusterError, and CrowdedError where too many ask.
+        """
+        if not token or len(token) > TOKEN_BYTES:
+            return None
+        key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        known = self._people.get(key)
+        if known is not None:
+            return _Reviewed(self, known[0])
+        if self._nobody.get(key) is not None:
+            return None
+        person = self._looked_up(key, token)
+        return None if person is None else _Reviewed(self, person)
+
+    def _looked_up(self, key: bytes, token: str) -> Person | None:
+        line = self._known if self._people.had(key) else self._strangers
+        person = line.asked(lambda: self._reviewer.who(token))
+        if person is None:
+            self._nobody.put(key, None, REFUSED_S)
+            return None
+        return self._people.put(key, person, REMEMBER_S)
+
+    def may_see(self, person: Person, namespace: str) -> bool:
+        """Whether the person may see a namespace. Raises ClusterError."""
+        key = (_identity(person), namespace)
+        known = self._rights.get(key)
+        if known is not None:
+            return known[0]
+        allowed = self._known.asked(lambda: self._reviewer.may_see(person, namespace))
+        return self._rights.put(key, allowed, REMEMBER_S if allowed else REFUSED_S)
+
+
+def _identity(person: Person) -> object:
+    """All that an authorizer may judge by: ``extra`` holds, for one, a token's scopes."""
+    extra = sorted((name, tuple(values)) for name, values in person.extra.items())
+    return person.name, person.uid, person.groups, tuple(extra)
 
 
 class _Reviewed:

@@ -27,9 +27,10 @@ class Reviewer:
 class Guarded:
     """A site whose people have to say who they are."""
 
-    def __init__(self, here: Site) -> None:
+    def __init__(self, here: Site, reviewer: Reviewer | None = None) -> None:
         self.here = here
-        app = create_app(here.service, access=Access(Reviewer()))
+        self.access = Access(reviewer or Reviewer())
+        app = create_app(here.service, access=self.access)
         self.server = ServerThread(app, views=Address("127.0.0.1", 0))
         self.server.start()
         self.url = self.server.views_url

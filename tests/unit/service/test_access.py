@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from scheduler.errors import ClusterError
@@ -150,14 +153,62 @@ def test_people_of_one_name_with_other_groups_are_others(asked: Access, cluster:
     assert not second.sees("a")
 
 
+def test_tokens_of_one_person_with_unlike_scopes_have_rights_of_their_own() -> None:
+    class Scoped:
+        """Lets a token see what its scopes say, as OpenShift's authorizer does."""
+
+        def who(self, token: str) -> Person:
+            return Person("ann", "uid-1", ("team-a",), {"scopes": [token]})
+
+        def may_see(self, person: Person, namespace: str) -> bool:
+            del namespace
+            return person.extra["scopes"] == ["user:full"]
+
+    asked = Access(Scoped())
+    full, narrow = asked.sight("user:full"), asked.sight("user:info")
+    assert full is not None
+    assert narrow is not None
+    assert (full.sees("a"), narrow.sees("a"), full.sees("a")) == (True, False, True)
+
+
+def test_made_up_tokens_push_out_no_real_ones(asked: Access, cluster: Cluster) -> None:
+    asked.sight("ann-token")
+    for number in range(access.PEOPLE + 1):
+        asked.sight(f"junk-{number}")
+    cluster.asked.clear()
+    assert asked.sight("ann-token") is not None
+    assert cluster.asked == []
+
+
+@contextmanager
+def crowd(asked: Access, line: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As many in a line as may ask at once."""
+    monkeypatch.setattr(access, "PATIENCE_S", 0.0)
+    turns = getattr(asked, line)._turns
+    for _ in range(access.AT_ONCE):
+        turns.acquire()
+    yield
+    for _ in range(access.AT_ONCE):
+        turns.release()
+
+
 def test_too_many_at_once_are_told_to_come_back(
     asked: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "PATIENCE_S", 0.0)
-    for _ in range(access.AT_ONCE):
-        asked._turns.acquire()
-    with pytest.raises(ClusterError, match="try again"):
+    with (
+        crowd(asked, "_strangers", monkeypatch),
+        pytest.raises(access.CrowdedError, match="try again"),
+    ):
         asked.sight("ann-token")
-    for _ in range(access.AT_ONCE):
-        asked._turns.release()
     assert asked.sight("ann-token") is not None
+
+
+def test_a_crowd_of_strangers_is_in_nobodys_way_who_was_known(
+    asked: Access, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked.sight("ann-token")
+    clock.now = access.REMEMBER_S + 1
+    with crowd(asked, "_strangers", monkeypatch):
+        sight = asked.sight("ann-token")
+        assert sight is not None
+        assert sight.sees("a")
