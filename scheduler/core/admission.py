@@ -103,8 +103,10 @@ def _try(turn: Turn, gang: Gang) -> None:
     unit = sorted([gang, *partners], key=lambda member: member.key)
     plans = _plan_together(state, unit)
     if isinstance(plans, Refusal):
+        # One that does not name this gang has not asked to wait for it.
         for member in unit:
-            _refuse(turn, member, plans)
+            if member is gang or gang.key in member.partners:
+                _refuse(turn, member, plans)
         return
     for member, found in zip(unit, plans, strict=True):
         for key in found.taken:

@@ -9,11 +9,14 @@ more would idle more of the cluster.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from scheduler.core import planning
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.effort import shared_domains
 from scheduler.core.gang import Gang, Reason, Stage
@@ -22,9 +25,12 @@ from scheduler.core.planning import required_level, waiting_pods
 from scheduler.core.queue import place_of
 from scheduler.core.rooming import open_room, usable_rows
 from scheduler.core.state import Kept, State, Turn
-from scheduler.model import GangKey
+from scheduler.model import GangKey, Pod
 
 Floats = npt.NDArray[np.float64]
+
+_TRIALS = 4
+"""Places that are tried out for the one gang; each costs up to two plans."""
 
 
 def update(turn: Turn) -> None:
@@ -80,23 +86,26 @@ def _still_good(state: State, kept: Kept) -> bool:
 # ── where it will fit first ──
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class _Prospect:
-    """Nodes that would do, when they will be free, and how many accelerators must be freed."""
+    """Nodes that may do, when they will be free, and how many accelerators must be freed."""
 
     free_at: float
     busy: int
     rows: tuple[int, ...]
+    area: Bools = field(compare=False)
+    """The nodes among which these were chosen."""
 
 
 def _choose(state: State, gang: Gang) -> Kept | None:
     """The nodes of the domain that will have room for all of the gang first.
 
     By the end of what runs there, as far as that is stated, then by the fewest accelerators that
-    must still come free. O(nodes log nodes).
+    must still come free. None where it would not fit on the empty nodes either. O(nodes log nodes),
+    and a few plans.
     """
     pods = waiting_pods(state, gang)
-    if not pods:
+    if not pods or not _together_fit(state, gang):
         return None
     largest = max(pods, key=state.accelerators)
     kind = kind_of(largest)
@@ -110,11 +119,43 @@ def _choose(state: State, gang: Gang) -> Kept | None:
         for rows in _areas(shared_domains(state, gang, level), len(frame.names))
         if (found := _first_rows(rows, seats, busy, ends, len(pods))) is not None
     ]
-    if not prospects:
-        return None
-    best = min(prospects, key=lambda item: (item.free_at, item.busy, item.rows))
-    until = None if math.isinf(best.free_at) else best.free_at
-    return Kept(gang.key, frozenset(frame.names[row] for row in best.rows), until)
+    for found in sorted(prospects)[:_TRIALS]:
+        if rows := _would_do(state, gang, pods, found, seats > 0):
+            until = None if math.isinf(found.free_at) else found.free_at
+            return Kept(gang.key, frozenset(frame.names[row] for row in rows), until)
+    return None
+
+
+def _together_fit(state: State, gang: Gang) -> bool:
+    """Whether the gang and its partners ask for no more than all nodes have, whatever runs."""
+    frame = state.ledger.frame()
+    partners = (state.gangs[key] for key in gang.partners if key in state.gangs)
+    wanted = Counter[str]()
+    for member in (gang, *partners):
+        for pod in waiting_pods(state, member):
+            wanted.update(pod.requests)
+    return all(
+        name in frame.column and amount <= int(frame.allocatable[:, frame.column[name]].sum())
+        for name, amount in wanted.items()
+        if amount and state.is_accelerator(name)
+    )
+
+
+def _would_do(
+    state: State, gang: Gang, pods: Sequence[Pod], found: _Prospect, usable: Bools
+) -> Sequence[int]:
+    """Rows of the prospect's area that hold the gang once they are empty; none if nothing would.
+
+    Amounts are not all: segments, NVLink domains and anti-affinity may ask for other nodes than
+    those that are free soonest, or for nodes that do not exist.
+    """
+    soonest = np.zeros_like(usable)
+    soonest[list(found.rows)] = True
+    if planning.place_on_empty(state, gang, pods, soonest):
+        return found.rows
+    plan = planning.place_on_empty(state, gang, pods, usable & found.area)
+    row = state.ledger.frame().row
+    return [row[node] for node in plan.nodes] if plan else ()
 
 
 def _seats(state: State, frame: Frame, kind: Kind) -> tuple[Ints, Ints]:
@@ -159,4 +200,5 @@ def _first_rows(area: Bools, seats: Ints, busy: Ints, ends: Floats, count: int) 
     if not enough.size:
         return None
     chosen = rows[: int(enough[0]) + 1]
-    return _Prospect(float(ends[chosen].max()), int(busy[chosen].sum()), tuple(chosen.tolist()))
+    ended, freed = float(ends[chosen].max()), int(busy[chosen].sum())
+    return _Prospect(ended, freed, tuple(chosen.tolist()), area)

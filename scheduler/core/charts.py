@@ -7,12 +7,12 @@ nodes up and become levels that are called ``volcano-tier-1`` and so on.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from scheduler.core import patterns
 from scheduler.core.feasibility import selects
 from scheduler.model import Chart, ChartMember, Node
 
@@ -129,8 +129,8 @@ def _nodes_of(chart: Chart, nodes: _Nodes, inside: Mapping[str, set[str]]) -> se
 
 def _domains_of(member: ChartMember, inside: Mapping[str, set[str]]) -> Sequence[str]:
     if member.pattern:
-        expression = re.compile(member.pattern)
-        return [name for name in inside if expression.search(name)]
+        pattern = patterns.compiled(member.pattern)
+        return [name for name in inside if pattern.search(name)]
     return [member.name] if member.name in inside else []
 
 
@@ -153,5 +153,5 @@ class _Nodes:
 
 @lru_cache(maxsize=1024)  # nodes change more often than their names do
 def _found(pattern: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    expression = re.compile(pattern)
+    expression = patterns.compiled(pattern)
     return tuple(name for name in names if expression.search(name))

@@ -113,8 +113,9 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _labels(constraints: Constraints, node: Node) -> str:
-    if any(node.labels.get(key) != value for key, value in constraints.selector):
-        return "node selector"
+    for key, value in constraints.selector:
+        if node.labels.get(key) != value:
+            return f"node selector {key}={value}"
     terms = constraints.terms
     if terms is not None and not any(_term(term, node) for term in terms):
         return "required node affinity"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from scheduler.core.gang import HELD, Gang, Life, Reason, Stage, Status, by_role
+from scheduler.core.quoting import quoted
 from scheduler.core.state import State
 from scheduler.core.terms import Terms, merged
-from scheduler.model import GroupKey
+from scheduler.model import GroupKey, Options
 
 
 def terms_of(state: State, gang: Gang) -> Terms:
@@ -21,7 +22,17 @@ def _terms(state: State, gang: Gang) -> Terms:
     options = merged(gang, group)
     stated = options.min_available is not None or options.size is not None
     absent = key if key is not None and group is None and not stated else None
-    return Terms(absent, options, group.fault if group is not None else "")
+    fault = group.fault if group is not None else ""
+    return Terms(absent, options, fault or _foreign(gang, options))
+
+
+def _foreign(gang: Gang, options: Options) -> str:
+    """A partner in another namespace would let one tenant hold up another."""
+    for namespace, name in options.partners:
+        if namespace != gang.key.namespace:
+            named = quoted(f"{namespace}/{name}")
+            return f"it is to start together with {named}, a gang of another namespace"
+    return ""
 
 
 def judge_again(state: State, gang: Gang) -> None:

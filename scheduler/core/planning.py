@@ -6,11 +6,15 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from scheduler.core import bottleneck, cliques, ranking
+from scheduler.core.capacity import Bools
 from scheduler.core.effort import wants_cliques
 from scheduler.core.gang import HELD, Gang, Reason, Refusal, Status
 from scheduler.core.kinds import Kind, kind_of
-from scheduler.core.rooming import in_the_way, is_behind, room_of, takeable
+from scheduler.core.repulsion import shut_rows
+from scheduler.core.rooming import Room, in_the_way, is_behind, room_of, takeable
 from scheduler.core.seating import Effort, Plan, gang_size, seat
 from scheduler.core.shortfall import Shortage, explain, no_cliques, unknown_level
 from scheduler.core.state import State
@@ -38,7 +42,7 @@ def attempt(state: State, gang: Gang, *, alone: bool = True) -> Plan | Refusal:
         return Refusal(reason, outcome.text, state.gains)
     found = bottleneck.of(state, gang, outcome.pods, required_level(state, gang))
     refusal = Refusal(reason, outcome.text, state.gains, found)
-    state.refused[gang.ask, is_behind(state, gang)] = refusal
+    state.refused[_question(state, gang)] = refusal
     return refusal
 
 
@@ -49,7 +53,7 @@ def refused(state: State, gang: Gang) -> Refusal | None:
         return None
     if gang.ask is None:
         gang.ask = _number(state, gang)
-    known = state.refused.get((gang.ask, is_behind(state, gang)))
+    known = state.refused.get(_question(state, gang))
     return known if known is not None and known.gains == state.gains else None
 
 
@@ -114,16 +118,26 @@ def _mandatory(gang: Gang, waiting: Sequence[Pod], needed: int) -> list[Pod]:
     return [pod for pod in waiting if pod.uid in chosen]
 
 
+def _question(state: State, gang: Gang) -> Hashable:
+    """What makes the answers for gangs alike the same: which nodes are shut to them, too."""
+    shut = shut_rows(state, gang, state.ledger.frame())
+    closed = shut.tobytes() if shut is not None and shut.any() else b""
+    return gang.ask, is_behind(state, gang), closed
+
+
 def _number(state: State, gang: Gang) -> int:
     """The number of what a fresh gang asks for; gangs with the same one fail together."""
     counted: dict[Kind, int] = {}
-    for pod in waiting_pods(state, gang):
+    pods = waiting_pods(state, gang)
+    for pod in pods:
         kind = kind_of(pod)
         counted[kind] = counted.get(kind, 0) + 1
     if len(state.asks) >= _ASKS_KEPT:
         state.asks.clear()
         state.refused.clear()
-    asked: Hashable = (_shape(gang), gang.priority, tuple(counted.items()))
+    # Members that keep off others by labels ask for something of their own.
+    own = gang.key if any(pod.anti_affinity for pod in pods) else None
+    asked: Hashable = (_shape(gang), gang.priority, tuple(counted.items()), own)
     return state.asks.setdefault(asked, state.next_ask())
 
 
@@ -169,6 +183,16 @@ def _place(state: State, gang: Gang, pods: Sequence[Pod]) -> Plan | Shortage:
             lower_gangs = in_the_way(state, lower, taken.nodes)
             return replace(_without_ghosts(taken, pods), taken=lower_gangs)
     return explain(state, gang, tuple(everyone), level, outcome)
+
+
+def place_on_empty(state: State, gang: Gang, pods: Sequence[Pod], rows: Bools) -> Plan | None:
+    """Where the gang would go if nothing ran on these rows, and it might use no others."""
+    room = room_of(state, gang, ())
+    emptied = np.where(rows[:, None], room.frame.allocatable, 0)
+    level = required_level(state, gang)
+    effort = Effort(state, gang, level, Room(room.frame, emptied, room.open & rows))
+    outcome = seat(effort, [*pods, *_ghosts(gang, pods)])
+    return outcome if isinstance(outcome, Plan) else None
 
 
 def _ghosts(gang: Gang, pods: Sequence[Pod]) -> list[Pod]:

@@ -11,11 +11,13 @@ import numpy as np
 from scheduler.core import cliques, presets, quantity
 from scheduler.core.capacity import REQUEST_LIMIT, Bools, Frame, Ints
 from scheduler.core.effort import shared_domains, wish_for_nvlink
+from scheduler.core.feasibility import verdict
 from scheduler.core.gang import Gang
 from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.placement import NoRoom
 from scheduler.core.repulsion import shut_rows
 from scheduler.core.rooming import home, kinds_of
+from scheduler.core.seating import MOST_KINDS
 from scheduler.core.state import State
 from scheduler.model import Pod, Wish
 
@@ -58,15 +60,20 @@ def explain(
     shared = _shared(state, gang, level)
     fits = min(no.fits_in_best, len(pods))
     kinds = kinds_of(state, gang, pods)
-    never = _never(state, _counted(kinds), _lasting(state, gang, level))
+    many = _too_many_kinds(state, kinds)
+    never = bool(many) or _never(state, _counted(kinds), _lasting(state, gang, level))
     rows = _rows(state, gang, shared, no)
     homeless = _homeless(state, kinds)
-    short = _short_by(state, _counted(homeless or kinds), rows)
+    closed = _all_closed(state, kinds) if not homeless else ""
+    short = () if closed else _short_by(state, _counted(homeless or kinds), rows)
     text = f"{fits} of {len(pods)} placeable"
     if shared is not None:
         text += f" in one {shared.name}"
     reasons = [*_obstacles(state, gang, pods, shared, rows), *_no_model(state, kinds)]
     reasons += _unhoused([pod for members in homeless.values() for pod in members])
+    reasons += many
+    if closed and not reasons:
+        reasons.append(closed)
     if short:
         amounts = (f"{_written(state, name, amount)} {name}" for name, amount in short)
         reasons.append("short by " + " and ".join(amounts))
@@ -188,14 +195,32 @@ def _no_model(state: State, kinds: dict[Kind, list[Pod]]) -> list[str]:
 
 
 def _homeless(state: State, kinds: dict[Kind, list[Pod]]) -> dict[Kind, list[Pod]]:
-    """Members of kinds that no node may take at all, however much is free.
-
-    Only where other kinds have nodes: if no member has any, counting says it as well.
-    """
+    """Members of kinds that no node may take at all, however much is free, where others may."""
     closed = {
         kind: pods for kind, pods in kinds.items() if not state.ledger.mask(kind.constraints).any()
     }
     return closed if len(closed) < len(kinds) else {}
+
+
+def _all_closed(state: State, kinds: dict[Kind, list[Pod]]) -> str:
+    """Why no node may take any member, told of the first node; "" if one may."""
+    names = state.ledger.frame().names
+    if not names or any(state.ledger.mask(kind.constraints).any() for kind in kinds):
+        return ""
+    node, (kind, pods) = state.node(names[0]), next(iter(kinds.items()))
+    cause = verdict(kind.constraints, node) if node is not None else ""
+    return f"no node may take {pods[0].key}; not {names[0]}, for instance: {cause}" if cause else ""
+
+
+def _too_many_kinds(state: State, kinds: dict[Kind, list[Pod]]) -> list[str]:
+    devices = {
+        (kind.constraints, tuple(one for one in kind.requests if state.is_accelerator(one[0])))
+        for kind in kinds
+    }
+    if len(devices) <= MOST_KINDS:
+        return []
+    told = f"{len(devices)} kinds of members that differ in accelerators or in where they may go"
+    return [f"there are {told}, and at most {MOST_KINDS} are planned"]
 
 
 def _short_by(state: State, kinds: dict[Kind, int], rows: Bools) -> tuple[tuple[str, int], ...]:

@@ -140,8 +140,8 @@ class State:
     """Plain pods that were answered before the watch showed them."""
     asks: dict[Hashable, int] = field(default_factory=dict)
     """What gangs ask for -> its number."""
-    refused: dict[tuple[int, bool], Refusal] = field(default_factory=dict)
-    """Gangs alike fail alike: the last refusal by what was asked, and whether behind ``kept``."""
+    refused: dict[Hashable, Refusal] = field(default_factory=dict)
+    """Gangs alike fail alike: the last refusal by what was asked, and which nodes were shut."""
     gains: int = 0
     """Grows whenever room may have come free."""
     freed: list[str] = field(default_factory=list)

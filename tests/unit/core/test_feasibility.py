@@ -113,8 +113,8 @@ def test_a_node_that_is_being_deleted_takes_nobody() -> None:
 def test_every_pair_of_the_node_selector_must_match() -> None:
     both = Constraints(selector=(("a", "1"), ("b", "2")))
     assert verdict(both, Node("n1", labels={"a": "1", "b": "2"})) == ""
-    assert verdict(both, Node("n1", labels={"a": "1"})) == "node selector"
-    assert verdict(both, Node("n1", labels={"a": "1", "b": "3"})) == "node selector"
+    assert verdict(both, Node("n1", labels={"a": "1"})) == "node selector b=2"
+    assert verdict(both, Node("n1", labels={"a": "1", "b": "3"})) == "node selector b=2"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_no_term_and_an_empty_term_match_no_node() -> None:
 def test_selector_and_affinity_must_both_match() -> None:
     wanted = Constraints(selector=(("a", "1"),), terms=(labels(Requirement("b", "In", ("2",))),))
     assert verdict(wanted, Node("n1", labels={"a": "1", "b": "2"})) == ""
-    assert verdict(wanted, Node("n1", labels={"b": "2"})) == "node selector"
+    assert verdict(wanted, Node("n1", labels={"b": "2"})) == "node selector a=1"
     assert verdict(wanted, Node("n1", labels={"a": "1"})) == "required node affinity"
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler import decode, dialects
+from scheduler.core.patterns import compiled
 from scheduler.core.topology import Topology
 from scheduler.model import Chart, ChartLevel, ChartMember, GroupKey, Node, Requirement
 from tests.unit.decode.test_decode_hostile import paths, values, with_value
@@ -98,6 +99,14 @@ def test_a_hypernode_is_a_domain_of_a_tier() -> None:
     assert charted(obj) == Chart(key, (), 1, "rack", wanted)
 
 
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(.|..)*Z", ".?" * 100 + "Z", "a*a*a*a*a*a*b"])
+def test_a_pattern_that_others_match_for_ever_is_matched_at_once(pattern: str) -> None:
+    found = read(hypernode("s0", 1, member(regexMatch={"pattern": pattern})))
+
+    [member_of] = found.members
+    assert compiled(member_of.pattern).search("a" * 250) is None or pattern == "(a+)+$"
+
+
 @pytest.mark.parametrize(
     ("obj", "field"),
     [
@@ -108,8 +117,8 @@ def test_a_hypernode_is_a_domain_of_a_tier() -> None:
         (hypernode("s0", -1), "spec.tier"),
         (hypernode("s0", 1, {"type": "Rack"}), "spec.members[0].type"),
         (hypernode("s0", 1, member()), "spec.members[0].selector"),
-        (hypernode("s0", 1, member(regexMatch={"pattern": "(a+)+$"})), "regexMatch.pattern"),
-        (hypernode("s0", 1, member(regexMatch={"pattern": "a*a*a*a*b"})), "regexMatch.pattern"),
+        (hypernode("s0", 1, member(regexMatch={"pattern": r"(a)\1"})), "regexMatch.pattern"),
+        (hypernode("s0", 1, member(regexMatch={"pattern": "(x{900}){900}"})), "regexMatch.pattern"),
         (hypernode("s0", 1, member(regexMatch={"pattern": "n["})), "regexMatch.pattern"),
         (hypernode("s0", 1, member(regexMatch={"pattern": "n" * 300})), "regexMatch.pattern"),
     ],

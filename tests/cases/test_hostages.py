@@ -1,0 +1,131 @@
+"""No gang is held up by what another one asks for in vain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .story import Story
+
+HOST = "kubernetes.io/hostname"
+KOORDINATOR = "gang.scheduling.koordinator.sh/"
+
+
+def apart(app: str) -> dict[str, Any]:
+    """A pod that keeps off all pods of an app."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": HOST}
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"affinity": {"podAntiAffinity": rule}}
+
+
+def racks_of_one_node() -> Story:
+    story = Story(levels=("topo/rack",), backfill_wait_s=60)
+    for number in (1, 2, 3, 4):
+        story.node(f"n{number}", gpu=8, rack=f"r{number}")
+    return story
+
+
+# ── nodes are kept only for a gang that they can hold ──
+
+
+def test_no_nodes_are_kept_for_segments_that_no_rack_can_hold() -> None:
+    story = racks_of_one_node()
+    segments = {"segment-size": "2", "segment-topology": "rack"}
+    story.gang("A", 4, of=8, options=segments)
+    story.advance(61)
+
+    story.pod("t/s", gpu=1)
+
+    assert "t/s" in story.placed
+
+
+def test_no_nodes_are_kept_where_anti_affinity_shuts_them_to_the_gang() -> None:
+    story = racks_of_one_node()
+    for number in (1, 2, 3, 4):
+        story.pod(f"t/h{number}", spec=apart("a"), node=f"n{number}", scheduler="other")
+    story.gang("A", 2, of=8, labels={"app": "a"})
+    story.advance(61)
+
+    story.pod("t/s", gpu=1)
+
+    assert "t/s" in story.placed
+
+
+def test_no_nodes_are_kept_for_partners_that_do_not_fit_side_by_side() -> None:
+    story = racks_of_one_node()
+    for name in ("A", "B"):
+        stated = {"name": name, "min-available": "4", "groups": '["t/A", "t/B"]'}
+        annotations = {KOORDINATOR + key: value for key, value in stated.items()}
+        for member in range(4):
+            story.pod(f"t/{name}-{member}", gpu=8, annotations=annotations)
+    story.advance(61)
+
+    story.pod("t/s", gpu=1)
+
+    assert "t/s" in story.placed
+
+
+def test_the_nodes_that_are_kept_are_those_that_segments_fit_on() -> None:
+    story = Story(levels=("topo/rack",), backfill_wait_s=60)
+    for name, rack in (("n1", "r1"), ("n2", "r2"), ("n3", "r3"), ("n4", "r3")):
+        story.node(name, gpu=8, rack=rack)
+    story.pod("other/x", gpu=8, node="n4", scheduler="default-scheduler")
+    story.gang("A", 2, of=8, options={"segment-size": "2", "segment-topology": "rack"})
+    story.advance(61)
+
+    story.pod("t/s", gpu=8)
+    story.delete("other/x")
+
+    assert story.placed["t/s"] in ("n1", "n2")
+    assert {story.placed["t/A-0"], story.placed["t/A-1"]} == {"n3", "n4"}
+
+
+# ── a refusal is that of the gang which asked ──
+
+
+@pytest.mark.parametrize("whose", ["of a pod that runs", "of the gang itself"])
+def test_anti_affinity_refuses_only_the_gang_that_it_concerns(whose: str) -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    runs, asks = (apart("x"), {}) if whose == "of a pod that runs" else ({}, apart("h"))
+    story.pod("t/h", labels={"app": "h"}, node="n1", scheduler="default-scheduler", spec=runs)
+
+    story.gang("A", 2, of=2, labels={"app": "x"}, spec=asks)
+    story.gang("B", 2, of=2, labels={"app": "y"})
+
+    assert set(story.placed) == {"t/h", "t/B-0", "t/B-1"}
+    assert "anti-affinity" in story.reason("t/A-0")
+
+
+# ── partners ──
+
+
+def koordinator(story: Story, key: str, gpu: int, **stated: str) -> None:
+    name = key.partition("/")[2]
+    stated = {"name": name, "min_available": "2", **stated}
+    annotations = {KOORDINATOR + item.replace("_", "-"): text for item, text in stated.items()}
+    for member in (0, 1):
+        story.pod(f"{key}-{member}", gpu=gpu, annotations=annotations)
+
+
+def test_a_gang_of_another_namespace_cannot_be_made_a_partner() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+
+    koordinator(story, "t/a", 16, groups='["u/x", "t/a"]')
+    koordinator(story, "u/x", 4)
+
+    assert set(story.bound) == {"u/x-0", "u/x-1"}
+    assert story.stage("t/a") == "invalid"
+    assert '"u/x", a gang of another namespace' in story.reason("t/a-0")
+
+
+def test_a_gang_that_names_no_partner_waits_for_none() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+
+    koordinator(story, "t/a", 16, groups='["t/x", "t/a"]')
+    koordinator(story, "t/x", 4)
+
+    assert set(story.bound) == {"t/x-0", "t/x-1"}
