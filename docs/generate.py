@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -31,6 +32,7 @@ from trainer import cli as trainer_cli
 DOCS = Path(__file__).parent
 
 _HEADER = "<!-- Written by `python -m docs.generate` from the code; change it there. -->\n"
+_TOLD_DEFAULT = re.compile(r" \[default: ([^\]]*)\]")
 Row = Sequence[str]
 
 
@@ -149,7 +151,17 @@ def _option(option: Any) -> Row:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     if option.param_type_name == "argument":
         names = f"`{(option.metavar or option.name).upper()}`"
-    return names, _default(option), getattr(option, "help", None) or ""
+    meaning, told = _split_default(getattr(option, "help", None) or "")
+    return names, _default(option) or told, meaning
+
+
+def _split_default(help_text: str) -> tuple[str, str]:
+    """A default that the help's text tells goes into its own column."""
+    told = _TOLD_DEFAULT.search(help_text)
+    if told is None:
+        return help_text, ""
+    default = told[1] if " " in told[1] else f"`{told[1]}`"
+    return help_text.replace(told[0], ""), default
 
 
 def _default(option: Any) -> str:

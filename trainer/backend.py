@@ -75,7 +75,8 @@ def _by_devices(devices: Devices, processes: int) -> tuple[str, str]:
         return "gloo", "MIG slices of one GPU cannot reach each other through NCCL"
     if processes > devices.cuda:
         return "gloo", f"{processes} processes share {devices.cuda} GPUs, which NCCL refuses"
-    return "nccl", f"{devices.cuda} NVIDIA GPUs are visible"
+    one = devices.cuda == 1
+    return "nccl", f"{devices.cuda} NVIDIA {'GPU is' if one else 'GPUs are'} visible"
 
 
 def _refusal(devices: Devices, processes: int, asked: str, has_mpi: bool) -> str | None:

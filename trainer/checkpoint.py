@@ -20,6 +20,7 @@ import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 
 from trainer.errors import CheckpointError, StorageError
@@ -56,6 +57,23 @@ class CheckpointStore:
         self._group: Any = None
         self._thread: ThreadPoolExecutor | None = None
         self._under_way: tuple[int, Future[str | None]] | None = None
+
+    def open(self) -> None:
+        """Collective. Make the directory and try it, so that a run that could not save does not
+        start. Raises CheckpointError, the same on all ranks.
+        """
+        error = None
+        if self.rank == 0:
+            try:
+                tried(self.root)
+            except OSError as found:
+                error = found.strerror or str(found)
+        error = _agreed(error)
+        if error is not None:
+            raise CheckpointError(
+                f"cannot save in {self.root}: {error}; choose a --checkpoint-dir that is a "
+                "directory and may be written to"
+            )
 
     def save(self, step: int, state: dict[str, Any]) -> bool:
         """Collective. Write the state of one step; False if it is there already.
@@ -200,6 +218,16 @@ def _agreed(value: T) -> T:
     dist.broadcast_object_list(box, src=0)
     told: T = box[0]
     return told
+
+
+def tried(root: Path) -> None:
+    """Make the directory, and a file in it for a moment. Raises OSError."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(error.errno, "it is a file", str(root)) from error
+    with NamedTemporaryFile(dir=root, prefix="try-", suffix=TEMPORARY) as file:
+        file.write(b"x")
 
 
 def clear(root: Path, final: Path, work: Path) -> bool:

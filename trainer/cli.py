@@ -34,6 +34,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    # Rich takes the square brackets around variables and defaults for markup, and drops them.
+    rich_markup_mode=None,
 )
 
 
@@ -69,11 +71,20 @@ def launch_command(ctx: typer.Context) -> None:
 
 @app.command("rehearse", cls=Verbatim, add_help_option=False)
 def rehearse_command(ctx: typer.Context) -> None:
-    """Play a whole gang on this machine: rehearse HINTS.json [torchrun options] -- SCRIPT args."""
+    """Play a whole gang on this machine: rehearse HINTS.json [torchrun options] -- SCRIPT args.
+
+    HINTS.json is a list with the hint of each pod, or null for a pod without one; docs/trainer.md
+    shows one. The options are those of `muster-train launch --help`.
+    """
     from trainer.rehearse import rehearse
 
+    if ctx.args and ctx.args[0] in ("-h", "--help"):
+        typer.echo(ctx.get_help())
+        return
     if not ctx.args or ctx.args[0].startswith("-"):
-        raise SettingsError("rehearse wants a file first: a JSON list with the hint of each pod")
+        raise SettingsError(
+            "rehearse wants a file first: a JSON list with the hint of each pod; see --help"
+        )
     with _paused_collector():
         code = rehearse(Path(ctx.args[0]), ctx.args[1:])
     raise typer.Exit(code)

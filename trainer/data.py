@@ -94,7 +94,7 @@ def _digits_table() -> np.ndarray[Any, Any]:
     except ImportError as error:
         raise DataError(
             "the digits data set comes with scikit-learn, which is not installed; "
-            "install muster-scheduler[trainer]"
+            "pip install scikit-learn"
         ) from error
     pixels, labels = load_digits(return_X_y=True)
     return np.column_stack([pixels, labels])

@@ -34,12 +34,16 @@ def failure(message: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _processes(count: object) -> str:
+    return "1 process" if str(count) == "1" else f"{count} processes"
+
+
 def text(plan: Plan, found: dict[str, Any]) -> str:
     """For people, a line for each decision."""
     world = found["world"]
     lines = [
         f"launcher  {found['launcher']}",
-        f"world     {plan.world.position}, {world['nproc_per_node']} processes each, "
+        f"world     {plan.world.position}, {_processes(world['nproc_per_node'])} each, "
         f"{world['world_size']} in all",
         f"hint      {plan.found.origin}",
         f"backend   {plan.backend.name}: {plan.backend.why}",

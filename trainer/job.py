@@ -57,12 +57,15 @@ class Job:
 
 
 def prepare(settings: TrainSettings, ranks: Ranks) -> Job:
-    """Collective. Everything that the steps need. Raises DataError or SettingsError."""
+    """Collective. Everything that the steps need. Raises DataError, SettingsError, or
+    CheckpointError where nothing could be saved.
+    """
     import torch
 
     torch.set_num_threads(settings.threads)
     torch.use_deterministic_algorithms(settings.deterministic)
     device = _device(ranks)
+    store = _store(settings, ranks)
     feed = open_feed(settings, ranks, device)
     bare = model.build(settings.model, settings.hidden, settings.seed, feed.symbols).to(device)
     wrapped, local = network.wrap(bare, feed.sample, settings, ranks)
@@ -76,7 +79,7 @@ def prepare(settings: TrainSettings, ranks: Ranks) -> Job:
         local=local,
         optimizer=torch.optim.SGD(bare.parameters(), lr=settings.lr, momentum=settings.momentum),
         scaler=torch.amp.GradScaler(device.type, enabled=settings.precision == "fp16"),
-        store=_store(settings, ranks),
+        store=store,
     )
 
 
@@ -84,7 +87,9 @@ def _store(settings: TrainSettings, ranks: Ranks) -> CheckpointStore | None:
     folder = settings.checkpoint_dir
     if folder is None:
         return None
-    return CheckpointStore(folder, settings.keep, ranks.rank, settings.async_save)
+    store = CheckpointStore(folder, settings.keep, ranks.rank, settings.async_save)
+    store.open()
+    return store
 
 
 def _device(ranks: Ranks) -> torch.device:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 PIXELS, CLASSES = 64, 10
 SIDE, PATCH = 8, 2
+HEADS = 4
+"""Of attention."""
 CONTEXT = 64
 """Characters that the GPT sees at once."""
 
@@ -21,7 +23,7 @@ def build(name: str, hidden: int, seed: int, symbols: int = 0) -> nn.Module:
     """A model by its name, with weights by the seed.
 
     mlp and vit take [n, 64] float32 to [n, 10]; gpt takes [n, 64] int64 to [n, 64, symbols].
-    Raises SettingsError for a name that means nothing.
+    Raises SettingsError for a name that means nothing and for a width that does not fit.
     """
     import torch
 
@@ -36,7 +38,15 @@ def build(name: str, hidden: int, seed: int, symbols: int = 0) -> nn.Module:
     }
     if name not in known:
         raise SettingsError(f"--model {name}: want {', '.join(known)} or MODULE:FUNCTION")
-    return known[name]()
+    if name != "mlp" and hidden % HEADS:
+        raise SettingsError(f"--hidden {hidden}: {name} wants a multiple of {HEADS}")
+    try:
+        return known[name]()
+    except (MemoryError, RuntimeError) as error:
+        said = str(error).splitlines()[0] if str(error) else "out of memory"
+        raise SettingsError(
+            f"--hidden {hidden}: {name} cannot be made here ({said}); choose a smaller one"
+        ) from error
 
 
 def _mlp(hidden: int) -> nn.Module:
@@ -49,7 +59,7 @@ def _encoder(width: int, layers: int) -> nn.Module:
     from torch import nn
 
     layer = nn.TransformerEncoderLayer(
-        width, 4, 2 * width, dropout=0.0, batch_first=True, norm_first=True
+        width, HEADS, 2 * width, dropout=0.0, batch_first=True, norm_first=True
     )
     return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
 

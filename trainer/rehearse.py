@@ -22,7 +22,8 @@ from multiprocessing.connection import wait
 from multiprocessing.context import ForkContext, ForkProcess
 from pathlib import Path
 
-from trainer.errors import SettingsError
+from trainer import command_line, hints
+from trainer.errors import HintError, SettingsError
 from trainer.interruption import EXIT_CODE
 from trainer.launch import launch
 
@@ -40,9 +41,11 @@ def rehearse(hint_file: Path, args: Sequence[str]) -> int:
     i to the launcher.
 
     Returns 0, or the exit code of the first pod that failed, after the others were stopped.
-    Runs on the CPU. Raises SettingsError for an unreadable file.
+    Runs on the CPU. Raises SettingsError or WorldError for an unreadable
+    file, a hint that is none, and a script that is not there.
     """
     texts = _read(hint_file)
+    _check_script(args)
     _preload()
     port = _free_port()
     context = multiprocessing.get_context("fork")
@@ -62,7 +65,26 @@ def _read(path: Path) -> list[str | None]:
         raise SettingsError(f"cannot read the pods' hints from {path}: {error}") from error
     if not isinstance(raw, list) or not raw:
         raise SettingsError(f"{path}: want a JSON list with the hint of each pod")
-    return [None if item is None else json.dumps(item) for item in raw]
+    return [None if item is None else _hint(path, number, item) for number, item in enumerate(raw)]
+
+
+def _hint(path: Path, number: int, item: object) -> str:
+    text = json.dumps(item)
+    try:
+        hints.parse(text)
+    except HintError as error:
+        raise SettingsError(f"{path}: pod {number}: {error}") from error
+    return text
+
+
+def _check_script(args: Sequence[str]) -> None:
+    """Said once, here, and not by every pod with a traceback."""
+    options = command_line.parser().parse_args(command_line.without_separator(args))
+    script = options.training_script
+    if options.module:
+        command_line.module_file(script)
+    elif not options.no_python and not Path(script).exists():
+        raise SettingsError(f"no file {script} to run; it is looked for in {Path.cwd()}")
 
 
 def _preload() -> None:

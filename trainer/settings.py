@@ -127,6 +127,11 @@ def at_least(name: str, value: float, least: int) -> None:
         raise SettingsError(f"{flag(name)} ({variable(name)}) is {value}; want {least} or more")
 
 
+def at_most(name: str, value: float, most: int) -> None:
+    if not value <= most:
+        raise SettingsError(f"{flag(name)} ({variable(name)}) is {value}; want {most} or less")
+
+
 @dataclass(frozen=True, slots=True)
 class HintSource:
     """Where a hint may be, in order of precedence."""

@@ -216,7 +216,7 @@ class Guarded:
 def _absent(option: str, package: str, error: ImportError) -> SettingsError:
     return SettingsError(
         f"{option}: {package} is not installed here ({error}); "
-        f"pip install muster-scheduler[{package}], or leave the option out"
+        f"pip install {package}, or leave the option out"
     )
 
 

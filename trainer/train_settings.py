@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainer.settings import Settings, at_least, one_of, text
+from trainer.settings import Settings, at_least, at_most, one_of, text
 
 
 @dataclass(frozen=True)
@@ -179,6 +179,27 @@ class TrainSettings(Settings):
             at_least(name, getattr(self, name), 0)
         for name in ("clip", "max_bad_steps", "bucket_mib"):
             at_least(name, getattr(self, name), 0)
+        at_least("seed", self.seed, -_MOST["seed"])
+        for name, most in _MOST.items():
+            at_most(name, getattr(self, name), most)
 
 
 _COUNTS = ("global_batch", "hidden", "keep", "threads", "timeout", "init_timeout")
+
+_YEAR_S = 366 * 24 * 3600
+_MOST = {
+    # Sizes beyond which the system gives out, in threads, processes or memory, before torch does.
+    "threads": 1024,
+    "workers": 256,
+    "hidden": 65_536,
+    "bucket_mib": 1_048_576,
+    # The sampler multiplies the seed by a million, and torch takes 64 bits.
+    "seed": 10**12,
+    "timeout": _YEAR_S,
+    "init_timeout": _YEAR_S,
+    **dict.fromkeys(
+        ("steps", "checkpoint_every", "log_every", "local_every", "local_warmup", "micro_batch"),
+        10**12,
+    ),
+}
+"""Largest values."""

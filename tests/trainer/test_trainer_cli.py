@@ -77,6 +77,42 @@ def test_help_of_launch_has_torchrun_s_options_and_ours(
         assert option in out
 
 
+def test_help_of_train_shows_variables_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "train", "--help")
+    assert code == 0
+    words = " ".join(out.split())
+    assert "[env: MUSTER_STEPS] [default: 150]" in words
+    assert "[default: beside the checkpoints" in words
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_rehearse_has_help_of_its_own(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, "rehearse", option)
+    assert (code, err) == (0, "")
+    assert "HINTS.json is a list with the hint of each pod" in " ".join(out.split())
+
+
+def test_a_rehearsal_without_its_script_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainer.rehearse._start", None)
+    (tmp_path / "pods.json").write_text(json.dumps([hint(0, "n1"), None]))
+    code, out, err = call(capsys, "rehearse", str(tmp_path / "pods.json"), "--", "nosuch.py")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "no file nosuch.py to run" in err
+
+
+def test_a_rehearsal_refuses_a_hint_that_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainer.rehearse._start", None)
+    (tmp_path / "pods.json").write_text(json.dumps([hint(0, "n1"), {"v": 1}]))
+    code, _, err = call(capsys, "rehearse", str(tmp_path / "pods.json"), "--", "t.py")
+    assert code == 2
+    assert "pods.json: pod 1: hint field" in err
+    assert err.count("\n") == 1
+
+
 REPORT = Report(2, ("b0/n0", "b0/n1"), 0.95, 0.125, 150, None)
 
 

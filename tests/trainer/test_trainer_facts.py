@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainer import cli
+from trainer import cli, describe
+from trainer.backend import Devices, choose_backend
 from trainer.errors import FactsError
 from trainer.facts import load
 from trainer.harms import profile
@@ -138,6 +139,10 @@ class TestTheDocument:
         assert "world     pod 1 of 2, 8 processes each, 16 in all" in out
         assert "backend   nccl: 8 NVIDIA GPUs are visible" in out
         assert "set       NCCL_SOCKET_IFNAME==eth0  (exact name" in out
+
+    def test_one_of_each_is_said_so(self) -> None:
+        assert describe._processes(1) == "1 process"
+        assert choose_backend(Devices(cuda=1), 1).why == "1 NVIDIA GPU is visible"
 
 
 class TestInterfaces:

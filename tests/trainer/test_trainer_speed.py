@@ -206,6 +206,24 @@ class TestModels:
         with pytest.raises(SettingsError, match="--model"):
             model.build(name, 8, 0)
 
+    @pytest.mark.parametrize("name", ["vit", "gpt"])
+    def test_a_width_that_heads_cannot_share_is_refused(self, name: str) -> None:
+        with pytest.raises(SettingsError, match=r"--hidden 63: .* multiple of 4"):
+            model.build(name, 63, 0, 128)
+
+    @pytest.mark.parametrize(
+        "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+    )
+    def test_a_model_too_large_for_the_memory_is_no_traceback(
+        self, error: Exception, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fails(_width: int) -> torch.nn.Module:
+            raise error
+
+        monkeypatch.setattr(model, "_mlp", fails)
+        with pytest.raises(SettingsError, match=r"--hidden 64: mlp cannot be made here .*memory"):
+            model.build("mlp", 64, 0)
+
     def test_weights_are_those_of_the_seed(self) -> None:
         one, two = (model.build("vit", 16, 3) for _ in range(2))
         assert all(

@@ -148,7 +148,9 @@ def test_a_package_that_is_not_there_is_said_at_the_start(
 
     for module in ("torch.utils.tensorboard", "mlflow"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(SettingsError, match=f"{package} is not installed.*{package}"):
+    with pytest.raises(
+        SettingsError, match=f"{package} is not installed.*; pip install {package}, or"
+    ):
         open_trackers(TrainSettings(**settings), {}, 0)
 
 
