@@ -139,10 +139,14 @@ class Views:
         hidden = sorted({pod.namespace for pod in pods if not sight.sees(pod.namespace)})
         if hidden:
             raise HiddenError(f"fit: you may not list the pods of namespace {hidden[0]}")
-        warnings = fit.warnings(pods, self._service.settings.scheduler_names)
+        names = self._service.settings.scheduler_names
         found = seen.why(self._service.fit(pods), sight)
-        warnings += found.get("warnings", ())
-        return _json({**found, "pods": len(pods), "warnings": warnings})
+        # What needs no place of Muster's is left to whichever scheduler it names.
+        placed = found.get("nodes")
+        asking = pods if placed is None else [pod for pod in pods if pod.key in placed]
+        warnings = fit.warnings(asking, names) + list(found.get("warnings", ()))
+        foreign = [pod.key for pod in pods if pod.scheduler not in names]
+        return _json({**found, "pods": len(pods), "foreign": foreign, "warnings": warnings})
 
     def status(self, request: Request) -> Response:
         """Whether all is well, and the cluster in a few figures."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -12,7 +12,8 @@ from rich.text import Text
 
 from scheduler.commands import client, printing
 from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
-from scheduler.commands.workloads import WorkloadError, pods_of
+from scheduler.commands.controllers import WorkloadError
+from scheduler.commands.workloads import KINDS, pods_of, unread
 from scheduler.errors import MusterError, unreadable
 
 Fit = Mapping[str, Any]
@@ -35,7 +36,8 @@ def fit(
 ) -> None:
     """Say whether a job would start now, where, and what is missing. Submits nothing.
 
-    Reads pods, Jobs, JobSets, Kubeflow's jobs, and lists of them. Exit status: 0 it would start
+    Reads pods, Jobs (Volcano's, too), JobSets, LeaderWorkerSets, RayClusters, Kubeflow's jobs, and
+    lists of them; what else is in the file is named and left out. Exit status: 0 it would start
     now, 1 it would not or no answer now, 2 the file cannot be used, 3 Muster cannot be reached.
     """
     documents = _documents(filename)
@@ -43,26 +45,29 @@ def fit(
         asked = client.connect(server, kubeconfig, context, muster_namespace, token)
         pods, objects = pods_of(documents, namespace or asked.namespace or "default", replicas)
         if not pods:
-            raise WorkloadError(f"{filename}: no pods come of it")
+            raise WorkloadError(_no_pods(filename, unread(objects)))
         found = client.answer("fit", asked.post("/v1/fit", {"pods": pods, "objects": objects}))
     except WorkloadError as error:
         _unusable(str(error), error)
     except MusterError as error:
         client.gone_wrong("fit", error)
-    for warning in found.get("warnings", ()):
+    for warning in (*_skipped(unread(objects)), *found.get("warnings", ())):
         typer.echo(f"Warning: {warning}", err=True)
     if as_json:
         printing.as_json(found)
     else:
         printing.lines(told(found))
-    raise typer.Exit(client.FINE if found["fits"] else client.NOT_THERE)
+    good = found["fits"] and not foreign(found)
+    raise typer.Exit(client.FINE if good else client.NOT_THERE)
 
 
 def told(found: Fit) -> list[Text]:
     """The answer as people read it."""
     count = found["pods"]
     pods = f"{count} pod{'' if count == 1 else 's'}"
-    if found["fits"]:
+    if foreign(found):
+        head = Text("It would fit", style="yellow").append(f" if Muster placed it: {pods}")
+    elif found["fits"]:
         starting = len(found.get("nodes") or {})
         some = f"{starting} of {pods}" if 0 < starting < count else pods
         head = Text("It fits", style="green").append(f": {some} would start now")
@@ -73,6 +78,32 @@ def told(found: Fit) -> list[Text]:
     return [head, *printing.facts(_facts(found))]
 
 
+def foreign(found: Fit) -> list[str]:
+    """Pods that have a place, but name another scheduler than Muster's."""
+    return [pod for pod in found.get("foreign") or () if pod in (found.get("nodes") or {})]
+
+
+def _no_pods(filename: str, skipped: Sequence[str]) -> str:
+    made = f"pods are made of {', '.join(KINDS)}"
+    return f"{filename}: no pods come of it" + (
+        f": {printing.named(skipped)} is not read; {made}" if skipped else f"; {made}"
+    )
+
+
+def _skipped(skipped: Sequence[str]) -> list[str]:
+    return [f"{name} is not read: if it makes pods, they are not counted" for name in skipped]
+
+
+def _passing(found: Fit) -> str:
+    """Pods that need no place of Muster's; where some wait for room, it is not known which."""
+    nodes = found.get("nodes") or {}
+    count = found["pods"] - len(nodes)
+    if not found["fits"] or not count or found.get("reason"):
+        return ""
+    pods = "1 pod" if count == 1 else f"{count} pods"
+    return f"{pods} without a gang and without accelerators: left to the scheduler alone"
+
+
 def _facts(found: Fit) -> list[tuple[str, Text | str]]:
     short = found.get("short_by") or {}
     return [
@@ -80,6 +111,7 @@ def _facts(found: Fit) -> list[tuple[str, Text | str]]:
         ("short by", " and ".join(f"{amount} {name}" for name, amount in sorted(short.items()))),
         *((f"domain of {gang}", "/".join(path)) for gang, path in _domains(found)),
         *_places(found.get("nodes") or {}),
+        ("besides", _passing(found)),
     ]
 
 

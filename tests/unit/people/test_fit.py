@@ -16,6 +16,17 @@ from scheduler.commands.workloads import WorkloadError, pods_of
 from tests import builders
 
 REPOSITORY = Path(__file__).parents[3]
+EXAMPLES = {
+    "indexed-job": "4 pods",
+    "plain-pods": "3 of 4 pods",
+    "jobset": "4 pods",
+    "pytorchjob": "4 pods",
+    "leaderworkerset": "8 pods",
+    "raycluster": "5 pods",
+    "volcano-job": "4 pods",
+    "kueue-job": "4 pods",
+    "tracking": "4 pods",
+}
 
 
 def pod_template(gpu: int, **annotations: str) -> dict[str, Any]:
@@ -94,13 +105,71 @@ def test_pods_of_another_scheduler_are_warned_of(idle: Site) -> None:
     del made["spec"]["template"]["spec"]["schedulerName"]
     ran = fit(idle, made)
     assert "set spec.schedulerName to 'muster'" in ran.err
+    assert (ran.status, ran.out.splitlines()[0]) == (1, "It would fit if Muster placed it: 1 pod")
+
+
+def test_pods_that_need_no_place_of_musters_are_told_apart(idle: Site) -> None:
+    plain = builders.pod("default/plain", gpu=0)
+    plain["spec"]["schedulerName"] = "muster-plain"
+    ran = fit(idle, job(2), plain)
+    assert (ran.status, ran.out.splitlines()[0]) == (0, "It fits: 2 of 3 pods would start now")
+    assert ran.line("besides").startswith("1 pod without a gang and without accelerators")
+    assert "schedulerName" not in ran.err
 
 
 def test_the_projects_own_examples_can_be_asked_about(idle: Site) -> None:
-    for name in ("indexed-job.yaml", "plain-pods.yaml"):
-        path = REPOSITORY / "deploy" / "examples" / name
+    for name, pods in EXAMPLES.items():
+        path = REPOSITORY / "deploy" / "examples" / f"{name}.yaml"
         ran = muster("fit", "-f", str(path), "--server", idle.url)
-        assert (ran.status, ran.out.splitlines()[0][:8]) == (0, "It fits:"), ran.out
+        assert (ran.status, ran.out.splitlines()[0]) == (0, f"It fits: {pods} would start now")
+        assert "processors" not in ran.err, "an example sets an example"
+
+
+def test_what_is_not_read_is_named_and_left_out(idle: Site) -> None:
+    ran = fit(idle, {"kind": "Deployment", "metadata": {"name": "web"}}, job(2))
+    assert ran.status == 0
+    assert "Deployment default/web is not read" in ran.err
+
+
+def test_a_job_of_volcano_keeps_its_minimum(idle: Site) -> None:
+    tasks = [{"name": "worker", "replicas": 2, "template": pod_template(8)}]
+    made = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "v"},
+        "spec": {"minAvailable": 2, "tasks": tasks},
+    }
+    found = fit(idle, made, arguments=("--json",)).json
+    assert (found["fits"], list(found["domains"])) == (True, ["default/v"])
+    assert sorted(found["nodes"]) == ["default/v-worker-0", "default/v-worker-1"]
+    tasks[0]["replicas"] = 1
+    assert "1 of 2" in fit(idle, made).line("why")
+
+
+def test_each_group_of_a_leaderworkerset_is_a_gang(idle: Site) -> None:
+    made = {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "l"},
+        "spec": {
+            "replicas": 2,
+            "leaderWorkerTemplate": {"size": 2, "workerTemplate": pod_template(8)},
+        },
+    }
+    found = fit(idle, made, arguments=("--json",)).json
+    assert (found["pods"], sorted(found["domains"])) == (4, ["default/l-0", "default/l-1"])
+
+
+def test_the_head_and_the_workers_of_a_raycluster_are_one_gang(idle: Site) -> None:
+    workers = {"groupName": "g", "replicas": 2, "template": pod_template(8)}
+    made = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "r"},
+        "spec": {"headGroupSpec": {"template": pod_template(0)}, "workerGroupSpecs": [workers]},
+    }
+    found = fit(idle, made, arguments=("--json",)).json
+    assert (list(found["domains"]), len(found["nodes"])) == (["default/r"], 3)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +177,7 @@ def test_the_projects_own_examples_can_be_asked_about(idle: Site) -> None:
     [
         ("{", "is no YAML"),
         ("just text", "has no 'kind'"),
-        ("{kind: Deployment, metadata: {name: web}}", "Deployment default/web: pods are made of"),
+        ("{kind: Deployment, metadata: {name: web}}", "no pods come of it: Deployment default/web"),
         ("{kind: Job, metadata: {name: j}, spec: {}}", "Job default/j: template is missing"),
         (
             "{kind: Job, metadata: {name: j}, spec: {parallelism: many}}",
