@@ -40,6 +40,8 @@ def node_gone(turn: Turn, name: str) -> None:
         _forget_refusal(turn, uid)
         turn.touch(turn.state.gang_of.get(uid))
     _choose_anew(turn.state, name)
+    # Without its labels, levels and NVLink domains may mean something else: gangs may fit.
+    turn.state.gains += 1
     turn.suspect[name] = None
 
 
