@@ -53,7 +53,7 @@ class Stage(StrEnum):
     DONE = "done"
     """No member is alive any more."""
     INVALID = "invalid"
-    """Its declaration cannot be used; the text says which field."""
+    """Its declaration cannot be used; `why` says which field."""
 
 
 class Reason(StrEnum):
@@ -62,7 +62,7 @@ class Reason(StrEnum):
     NONE = ""
     """All is well."""
     FAULT = "Fault"
-    """A member's declaration or request cannot be read; the text names pod and field."""
+    """A member's declaration or request cannot be read; `why` names pod and field."""
     GROUP_MISSING = "GroupMissing"
     """The PodGroup that the pods name does not exist."""
     TOO_FEW = "TooFewPods"
