@@ -19,7 +19,7 @@ $(STAMP): locks/dev.txt pyproject.toml
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps -e .
 	@touch $@
 
-install: $(STAMP) ## Install everything into .venv, from the lock
+install: $(STAMP) ## Install everything into .venv, from the lock (6 GB, from the network)
 
 demo: $(STAMP) ## See it work: an embedded cluster, a day of real arrivals, one training run
 	@$(BIN)/muster demo
@@ -49,7 +49,7 @@ e2e: $(STAMP) ## Only the tests on the real control plane
 	$(BIN)/python -m tests.e2e.controlplane.build
 	$(BIN)/pytest -m e2e
 
-test-versions: $(STAMP) ## The core of e2e on Kubernetes 1.34 to 1.37 (each is built once: half an hour of two cores)
+test-versions: $(STAMP) ## The core of e2e on Kubernetes 1.34 to 1.37 (an hour or two the first time, as each is built once)
 	$(BIN)/python -m tests.e2e.minors
 
 check: $(STAMP) ## Format, lint, types, layers (no tests)

@@ -74,7 +74,7 @@ def rehearse_command(ctx: typer.Context) -> None:
     """Play a whole gang on this machine: rehearse HINTS.json [torchrun options] -- SCRIPT args.
 
     HINTS.json is a list with the hint of each pod, or null for a pod without one; docs/trainer.md
-    shows one. The options are those of `muster-train launch --help`.
+    shows one. The options are those of `muster-train launch`.
     """
     from trainer.rehearse import rehearse
 

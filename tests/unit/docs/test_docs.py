@@ -107,7 +107,8 @@ def test_every_command_exists_with_its_options(page: Path) -> None:
             r"(?:^|[|(] ?)(muster|muster-train) ([a-z][a-z-]*)(.*)", code
         ):
             known = _options(program, command)
-            for option in _OPTION.findall(rest.partition("> ")[0]):
+            own = rest.partition("> ")[0].partition(" -- ")[0]
+            for option in _OPTION.findall(own):
                 assert option in known, f"{program} {command} has no {option}"
 
 
@@ -199,6 +200,30 @@ def test_the_hint_that_is_shown_is_one_that_the_trainer_reads() -> None:
     (shown,) = _blocks(ROOT / "docs/hint.md", "json")
 
     assert parse(shown).place == "b1/r3/n12"
+
+
+def test_the_rehearsal_that_is_shown_has_hints_that_the_trainer_reads() -> None:
+    shown = next(text for text in _blocks(ROOT / "docs/trainer.md", "json") if text.startswith("["))
+    page = (ROOT / "docs/trainer.md").read_text(encoding="utf-8")
+
+    hints = [parse(json.dumps(entry)) for entry in json.loads(shown)]
+
+    places = [hint.place for hint in sorted(hints, key=lambda hint: hint.rank)]
+    assert f'"rank_order": {json.dumps(places)}' in page
+
+
+def test_what_a_binding_carries_beside_the_hint_is_told() -> None:
+    page = (ROOT / "docs/keys.md").read_text(encoding="utf-8").partition("## What Muster writes")[2]
+
+    for said in Settings().bind_annotations:
+        assert f"`{said.partition('=')[0]}: " in page
+
+
+def test_the_reference_has_defaults_in_their_own_column() -> None:
+    page = pages()["reference/commands.md"]
+
+    assert "| `--steps` | `150` |" in page
+    assert "[default:" not in page
 
 
 def test_every_path_of_the_service_is_described_and_no_other(service: Service) -> None:
