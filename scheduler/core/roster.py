@@ -95,9 +95,10 @@ def pod_seen(turn: Turn, pod: Pod) -> None:
     """A pod was added or changed."""
     state = turn.state
     before = state.pods.get(pod.uid)
-    if before is not None and before.node and not pod.node:
-        # A late event from before the Binding: a node name that was set never goes away.
-        pod = replace(pod, node=before.node, hint=pod.hint or before.hint)
+    if before is not None and before.node:
+        # A node name never goes away, so this may be a late event from before the Binding. The hint
+        # is what came with the Binding, whatever its owner makes of it later.
+        pod = replace(pod, node=pod.node or before.node, hint=before.hint or pod.hint)
     if before == pod:
         return
     namesake = state.by_name.get((pod.namespace, pod.name))

@@ -96,3 +96,22 @@ def test_gpus_that_were_given_are_not_given_again_after_a_restart() -> None:
     first = pod("t/a", gpu=2, node="n1", options=EXACT, annotations=hint)
     second = pod("t/b", gpu=2, options=EXACT)
     assert visible(published(uuids=UUIDS), first, second) == {"b": "GPU-c,GPU-d"}
+
+
+def test_what_a_pod_s_owner_makes_of_its_hint_later_gives_nobody_other_gpus() -> None:
+    asking = pod("t/b", gpu=2, options=EXACT)
+    for forged in ([2, 3], [0, 1, 2, 3]):
+        first = pod("x/a", gpu=2, node="n1", options=EXACT, annotations=told([0, 1]))
+        changed = pod("x/a", gpu=2, node="n1", options=EXACT, annotations=told(forged))
+        assert visible(published(uuids=UUIDS), first, changed, asking) == {"b": "GPU-c,GPU-d"}
+
+
+def test_a_hint_that_names_more_gpus_than_its_pod_has_is_not_believed() -> None:
+    boasting = pod("x/a", gpu=1, node="n1", annotations=told([0, 1, 2, 3]))
+    assert visible(published(uuids=UUIDS), boasting, pod("t/b", gpu=2, options=EXACT)) == {
+        "b": None
+    }
+
+
+def told(gpus: list[int]) -> dict[str, str]:
+    return {"muster.scheduler/hint": json.dumps({"v": 1, "gpus": gpus, "rank": 0})}
