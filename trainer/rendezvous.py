@@ -164,7 +164,8 @@ def _leave_together(store: Store, card: Card, prefix: str) -> None:
 def _announce(order: Order, card: Card) -> None:
     if order.warning:
         log.warning("rank order by %s: %s", order.by, order.warning)
-    log.info("%d ranks in order of %s: %s", card.world_size, order.by, " ".join(order.places[:64]))
+    ranks = "1 rank" if card.world_size == 1 else f"{card.world_size} ranks"
+    log.info("%s in order of %s: %s", ranks, order.by, " ".join(order.places[:64]))
 
 
 def _card(worker: Worker, backend: str, found: hints.FoundHint) -> Card:

@@ -263,7 +263,7 @@ def _bind_plain(turn: Turn, pod: Pod, node: str) -> None:
 
 
 def on_preempt(_turn: Turn, _call: Preempt) -> PreemptReply:
-    """Evict nobody: no eviction is ever the engine's own decision yet.
+    """Evict nobody to make room. What the engine evicts cannot run where it is (starting.evict).
 
     Echoing the candidates would let an incomplete gang of high priority evict running pods.
     """

@@ -4,6 +4,7 @@ import logging
 import os
 from pathlib import Path
 
+import pytest
 from trainer_worlds import (
     IN_ORDER,
     INTERLEAVED,
@@ -14,7 +15,9 @@ from trainer_worlds import (
     run_world,
 )
 
+from trainer import rendezvous
 from trainer.errors import RendezvousError
+from trainer.ranks import Card, Order
 
 
 def meet(process: Process, backend: str | None = None, timeout: float = 60.0) -> dict:
@@ -45,6 +48,18 @@ class Collected(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.texts.append(record.getMessage())
+
+
+@pytest.mark.parametrize(("size", "said"), [(1, "1 rank in order"), (4, "4 ranks in order")])
+def test_how_many_met_is_said_in_words(
+    size: int, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Collected()
+    monkeypatch.setattr(rendezvous.log, "handlers", [told])
+    caplog.set_level(logging.INFO, logger=rendezvous.log.name)
+    order = Order((0,), ("n0",), (0,), (1,), "launcher")
+    rendezvous._announce(order, Card(0, size, 0, 0, "n0", "gloo", None))
+    assert told.texts == [f"{said} of launcher: n0"]
 
 
 def test_ranks_follow_the_hints(tmp_path: Path) -> None:
