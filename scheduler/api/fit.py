@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from scheduler import decode
+from scheduler.core.kinds import kind_of
 from scheduler.core.quoting import quoted
 from scheduler.dialects.laying import lay
 from scheduler.errors import DecodeError
@@ -17,8 +18,12 @@ from scheduler.model import Group, GroupKey, Pod
 BODY_LIMIT = 16 << 20
 """Bytes of a request."""
 
-PODS = 10_000
+PODS = 4096
 """Pods of a request."""
+
+KINDS = 64
+"""Kinds of pods of a request, those of each gang by themselves: each is placed by itself, and while
+that is done nothing else is planned."""
 
 NAMED = 3
 """Pods that a warning names."""
@@ -34,9 +39,18 @@ def read(body: bytes) -> list[Pod]:
     if not pods:
         raise DecodeError("there are no pods in it; send a list of pods, or an object with 'pods'")
     if len(pods) > PODS:
-        raise DecodeError(f"{len(pods)} pods are too many; at most {PODS} are judged at once")
+        raise DecodeError(
+            f"{len(pods)} pods are too many; at most {PODS} are judged at once: ask about fewer"
+        )
     groups = {group.key: group for obj in objects if (group := decode.group(obj)) is not None}
-    return [_described(_pod(at, obj), groups) for at, obj in enumerate(pods)]
+    found = [_described(_pod(at, obj), groups) for at, obj in enumerate(pods)]
+    kinds = len({(_gang_of(pod), kind_of(pod)) for pod in found})
+    if kinds > KINDS:
+        raise DecodeError(
+            f"{kinds} kinds of pods are too many; at most {KINDS} are judged at once, where pods "
+            "of one gang that ask for the same are of one kind: ask about fewer"
+        )
+    return found
 
 
 def warnings(pods: Sequence[Pod], scheduler_names: Sequence[str]) -> list[str]:
@@ -51,6 +65,11 @@ def warnings(pods: Sequence[Pod], scheduler_names: Sequence[str]) -> list[str]:
         f"{names}{more}: schedulerName is {asked}, so Muster would not place them; "
         f"set spec.schedulerName to {scheduler_names[0]!r}"
     ]
+
+
+def _gang_of(pod: Pod) -> object:
+    stated = pod.declaration
+    return stated and (pod.namespace, stated.kind, stated.name)
 
 
 def _parts(body: bytes) -> tuple[list[Any], list[Any]]:

@@ -23,7 +23,7 @@ from scheduler.api.lookup import named
 from scheduler.api.page import page
 from scheduler.api.stream import Streams
 from scheduler.errors import ClusterError, DecodeError
-from scheduler.service import BusyError, Service
+from scheduler.service import AskedError, BusyError, Service
 from scheduler.service.access import Access, CrowdedError, Sight
 
 
@@ -126,11 +126,14 @@ class Views:
         try:
             sight = await run_in_threadpool(self._guard.sight, request)
             body = await read_body(request, fit.BODY_LIMIT)
-            return await run_in_threadpool(self._fit, body, sight)
+            with self._service.question():
+                return await run_in_threadpool(self._fit, body, sight)
         except DecodeError as error:
             return _json({"error": f"fit: {error}"}, 400)
         except BodyTooLargeError:
             return _json({"error": f"fit: more than {fit.BODY_LIMIT} bytes are not judged"}, 413)
+        except AskedError as error:
+            return _later(f"fit: {error}", 429)
         except ClientDisconnect:
             return Response(status_code=499)
 
@@ -219,7 +222,11 @@ def _hidden(_request: Request, error: Exception) -> Response:
 
 
 def _crowded(_request: Request, error: Exception) -> Response:
-    answer = _json({"error": str(error)}, 503)
+    return _later(str(error), 503)
+
+
+def _later(text: str, code: int) -> Response:
+    answer = _json({"error": text}, code)
     answer.headers["Retry-After"] = "1"
     return answer
 

@@ -8,13 +8,20 @@ from scheduler.service.metrics import Metrics
 from scheduler.service.ports import Actuator, Engine, Post, Started, Step, Timer, Totals
 from scheduler.service.recorder import Recorder
 from scheduler.service.runner import BusyError
-from scheduler.service.service import BIND_DEADLINE_S, LOCK_WAIT_S, PodSource, Service
+from scheduler.service.service import (
+    BIND_DEADLINE_S,
+    LOCK_WAIT_S,
+    AskedError,
+    PodSource,
+    Service,
+)
 from scheduler.service.timer import ThreadTimer
 
 __all__ = [
     "BIND_DEADLINE_S",
     "LOCK_WAIT_S",
     "Actuator",
+    "AskedError",
     "BusyError",
     "Engine",
     "Fence",

@@ -23,7 +23,7 @@ from scheduler.core.messages import (
     Reply,
     Synced,
 )
-from scheduler.errors import DecodeError
+from scheduler.errors import DecodeError, MusterError
 from scheduler.model import Pod, PodRef
 from scheduler.service import answers
 from scheduler.service.bindings import Waiting
@@ -53,6 +53,13 @@ Objects = Callable[[], Iterable[dict[str, Any]]]
 R = TypeVar("R")
 
 log = logging.getLogger(__name__)
+
+
+class AskedError(MusterError):
+    """Another question whether pods would fit is being answered."""
+
+    def __init__(self) -> None:
+        super().__init__("busy with another question; try again")
 
 
 class Service:
@@ -94,6 +101,7 @@ class Service:
         self._leader = leader
         self._turning = threading.Lock()
         self._judged = -1
+        self._question = threading.Lock()
         self._runner = Runner(
             engine or CoreEngine(settings),
             actuator,
@@ -306,6 +314,16 @@ class Service:
         """The cluster in a few figures."""
         with self._viewed() as engine:
             return engine.overview()
+
+    @contextmanager
+    def question(self) -> Iterator[None]:
+        """Around ``fit``: one at a time, so that plans are made in between. Raises AskedError."""
+        if not self._question.acquire(blocking=False):
+            raise AskedError
+        try:
+            yield
+        finally:
+            self._question.release()
 
     def fit(self, pods: Sequence[Pod]) -> dict[str, Any]:
         """Whether these pods would start now, where, and what is missing. Changes nothing."""

@@ -1,0 +1,57 @@
+"""Asking whether pods would fit keeps nothing from being planned for long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from people_site import PATIENCE_S, Site
+
+from tests import builders
+
+
+def ask(here: Site, pods: list[Any]) -> httpx.Response:
+    return httpx.post(here.url + "/v1/fit", json=pods, timeout=PATIENCE_S)
+
+
+def unlike(gangs: int, kinds: int) -> list[Any]:
+    """Pods of some gangs, each of which has one pod of every kind."""
+    return [
+        builders.pod(f"t/g{gang}-{kind}", gpu=1, cpu=f"{kind + 1}m", gang=f"g{gang}", min=kinds)
+        for gang in range(gangs)
+        for kind in range(kinds)
+    ]
+
+
+def test_only_one_question_is_answered_at_a_time(here: Site) -> None:
+    one = [builders.pod("t/a", gpu=1)]
+    with here.service.question():
+        answer = ask(here, one)
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+        assert "busy with another question; try again" in answer.json()["error"]
+        assert here.get("/v1/gangs") == {"gangs": []}
+    assert ask(here, one).json()["fits"] is True
+
+
+def test_a_question_that_cannot_be_read_makes_way_for_the_next(here: Site) -> None:
+    assert ask(here, []).status_code == 400
+    assert ask(here, [builders.pod("t/a", gpu=1)]).status_code == 200
+
+
+@pytest.mark.parametrize(("gangs", "kinds"), [(1, 65), (5, 13)])
+def test_too_many_kinds_of_pods_are_refused(idle: Site, gangs: int, kinds: int) -> None:
+    answer = ask(idle, unlike(gangs, kinds))
+    assert answer.status_code == 400
+    assert "65 kinds of pods are too many; at most 64" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(("gangs", "kinds"), [(1, 64), (4, 16)])
+def test_as_many_kinds_as_are_judged_are_judged(idle: Site, gangs: int, kinds: int) -> None:
+    assert ask(idle, unlike(gangs, kinds)).status_code == 200
+
+
+def test_too_many_pods_are_refused_with_what_to_do(idle: Site) -> None:
+    answer = ask(idle, [{"metadata": {"name": "p"}}] * 4097)
+    assert answer.status_code == 400
+    assert "4097 pods are too many; at most 4096" in answer.json()["error"]
