@@ -21,7 +21,8 @@ from scheduler.simulation.trace.ground import Shape
 from scheduler.simulation.trace.scheduling import GIVE_UP_S
 from scheduler.simulation.trace.workload import Workload, workload
 
-SHAPE, LOAD, SHARED_LOAD, JOBS = "2x4x8x8", 0.9, 1.3, 1000
+POD_GPUS = 8
+SHAPE, LOAD, SHARED_LOAD, JOBS = "2x4x8x8", 0.9, 1.3, 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,15 @@ def simulate(
         str, typer.Option(help="The cluster whose published figures made-up jobs follow.")
     ] = "Seren",
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Only the first N jobs; so many are made up (1000).")
+        int | None, typer.Option(min=1, help="Only the first N jobs; so many are made up (5000).")
     ] = None,
     shape: Annotated[str, typer.Option(help="Blocks x racks x nodes x GPUs.")] = SHAPE,
-    gpus_per_pod: Annotated[int, typer.Option(min=1, help="The most GPUs of one pod.")] = 8,
+    gpus_per_pod: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="The most GPUs of one pod (8, or those of a node if it has less)."
+        ),
+    ] = None,
     load: Annotated[
         float | None,
         typer.Option(
@@ -93,7 +99,7 @@ def simulate(
         nodes,
         cluster,
         jobs,
-        gpus_per_pod,
+        _pod_gpus(gpus_per_pod, ground),
         None if as_traced else load or LOAD,
         policy or (),
         rules,
@@ -115,6 +121,16 @@ def simulate(
 
 
 # ── gangs ──
+
+
+def _pod_gpus(stated: int | None, shape: Shape) -> int:
+    """The most GPUs of one pod. Raises MusterError where no node has so many."""
+    if stated is not None and stated > shape.gpus:
+        raise MusterError(
+            f"--gpus-per-pod {stated}: a node of --shape {shape} has {shape.gpus} GPUs, so "
+            "such a pod would never start; choose no more than that, or another shape"
+        )
+    return stated or min(POD_GPUS, shape.gpus)
 
 
 def _gangs(asked: Asked, lines: Sequence[str], console: Console) -> tuple[dict[str, Any], str]:
@@ -175,8 +191,8 @@ def _gang_table(figures: Mapping[str, Mapping[str, Any]]) -> Table:
             f"{row['mean_wait_s']:.0f} s",
             f"{row['p99_wait_s']:.0f} s",
             f"{row['partial_gpu_s'] / 3600:.0f} GPU-h",
-            f"{near.get('racks', 0):.2f}",
-            f"{near.get('racks_over_optimum', 1):.3f}",
+            f"{near['racks']:.2f}" if near["gangs"] else "–",
+            f"{near['racks_over_optimum']:.3f}" if near["gangs"] else "–",
         )
     return table
 

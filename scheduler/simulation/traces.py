@@ -99,11 +99,31 @@ def _rows(numbered: list[tuple[int, str]]) -> Iterable[tuple[int, list[str]]]:
 
 
 def _job(row: list[str], where: str) -> TraceJob:
+    if len(row) != len(COLUMNS):
+        raise MusterError(f"{where}: {len(row)} columns; expected {','.join(COLUMNS)}")
+    arrival, gpus, duration = row
+    return TraceJob(
+        _seconds(arrival, f"{where}: {COLUMNS[0]}"),
+        _gpus(gpus, f"{where}: {COLUMNS[1]}"),
+        _seconds(duration, f"{where}: {COLUMNS[2]}"),
+    )
+
+
+def _seconds(stated: str, where: str) -> float:
     try:
-        arrival, gpus, duration = row
-        job = TraceJob(float(arrival), int(gpus), float(duration))
-        if not (0 <= job.arrival_s < math.inf and job.gpus > 0 and 0 <= job.duration_s < math.inf):
-            raise ValueError("a number is out of range")
+        found = float(stated)
     except ValueError as error:
-        raise MusterError(f"{where}: {error}; expected {','.join(COLUMNS)}") from error
-    return job
+        raise MusterError(f"{where}: {stated[:40]!r} is not a number of seconds") from error
+    if not 0 <= found < math.inf:
+        raise MusterError(f"{where}: {stated[:40]!r} is out of range; it must be 0 or more")
+    return found
+
+
+def _gpus(stated: str, where: str) -> int:
+    try:
+        found = int(stated)
+    except ValueError as error:
+        raise MusterError(f"{where}: {stated[:40]!r} is not a whole number of GPUs") from error
+    if found < 1:
+        raise MusterError(f"{where}: {stated[:40]!r} is out of range; it must be 1 or more")
+    return found

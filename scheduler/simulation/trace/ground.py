@@ -15,6 +15,7 @@ from scheduler.model import Node
 from scheduler.simulation.fleet import BLOCK, RACK
 
 MOST_NODES = 50_000
+MOST_GPUS = 999_999
 CPUS, MEMORY = 12_000, 128 << 30
 """Millicores and bytes that a pod asks for beside each GPU; nodes have enough of both."""
 
@@ -31,7 +32,7 @@ class Shape:
     @classmethod
     def parse(cls, text: str) -> Shape:
         """``2x4x8x8``. Raises MusterError for anything else, and for clusters too large."""
-        found = re.fullmatch(r"(\d{1,6})x(\d{1,6})x(\d{1,6})x(\d{1,6})", text)
+        found = re.fullmatch(r"(\d+)x(\d+)x(\d+)x(\d+)", text[:200])
         sizes = [int(size) for size in found.groups()] if found else []
         if not sizes or min(sizes) < 1:
             raise MusterError(
@@ -39,8 +40,11 @@ class Shape:
                 "blocks x racks x nodes x GPUs, such as 2x4x8x8"
             )
         shape = cls(*sizes)
-        if shape.count > MOST_NODES:
-            raise MusterError(f"shape {text!r}: {shape.count} nodes; at most {MOST_NODES}")
+        if shape.count > MOST_NODES or shape.gpus > MOST_GPUS:
+            raise MusterError(
+                f"shape {text!r}: {shape.count} nodes of {shape.gpus} GPUs; at most {MOST_NODES} "
+                f"nodes of {MOST_GPUS} GPUs are simulated"
+            )
         return shape
 
     def __str__(self) -> str:

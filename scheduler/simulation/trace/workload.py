@@ -50,6 +50,8 @@ def workload(jobs: Iterable[TraceJob], per_pod: int, total: int, load: float | N
     """
     ordered = sorted(jobs, key=lambda job: job.arrival_s)
     found = [_gang(number, job, per_pod) for number, job in enumerate(ordered)]
+    if not found:
+        raise MusterError("the trace has no jobs: it is empty, or has nothing but its first line")
     fitting = [gang for gang in found if gang.total <= total]
     if not fitting:
         raise MusterError(f"the trace has no job that fits into {total} GPUs; choose a --shape")
@@ -72,6 +74,6 @@ def _factor(gangs: Sequence[Gang], total: int, load: float) -> float:
     if span <= 0 or asked <= 0:
         raise MusterError(
             "the load of this trace cannot be set: all jobs arrive at once, or none takes time; "
-            "leave --load out"
+            "choose --as-traced, which leaves arrivals as they are"
         )
     return asked / (total * load * span)

@@ -101,7 +101,11 @@ def test_an_openb_trace_is_known_by_its_columns(run: Run, tmp_path: Path) -> Non
         (None, {"shape": "8"}, "blocks x racks"),
         (None, {"cluster": "Mars"}, "'Mars'"),
         ("no tabs\n", {}, "line 1"),
-        ("", {}, "no job that fits"),
+        ("", {}, "the trace has no jobs"),
+        ("arrival_s,gpus,duration_s\n", {}, "the trace has no jobs"),
+        ("arrival_s,gpus,duration_s\n0,1,5\n", {}, "choose --as-traced"),
+        (None, {"gpus_per_pod": 16}, "--gpus-per-pod 16: a node of --shape 2x4x8x8 has 8"),
+        (None, {"shape": "9999999x1x1x8"}, "at most 50000 nodes"),
         (None, {"step_times": Path("nowhere")}, "nowhere"),
         (None, {"jobs": 5, "out": Path("/proc/no/picture.svg")}, "choose --out"),
     ],
@@ -111,6 +115,18 @@ def test_what_cannot_be_done_is_said_by_name(
 ) -> None:
     with pytest.raises(MusterError, match=named):
         run(text, **options)
+
+
+def test_without_gangs_of_several_pods_there_is_no_closeness(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival_s,gpus,duration_s\n0,1,5\n")
+    simulate(trace, as_traced=True, shape="1x1x1x4", policy=["greedy"], out=tmp_path / "p.svg")
+    said = capsys.readouterr()
+    assert json.loads(said.out)["gpus_per_pod"] == 4
+    (row,) = [line for line in said.err.splitlines() if line.split()[:1] == ["greedy"]]
+    assert row.split()[-2:] == ["–", "–"]
 
 
 def test_a_file_that_cannot_be_read_is_named_on_the_command_line(tmp_path: Path) -> None:

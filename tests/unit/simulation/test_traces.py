@@ -70,9 +70,10 @@ def test_pods_of_a_gang_are_few_equal_and_hold_it(gpus: int, per_pod: int) -> No
         (["arrival_s,gpus"], "first line"),
         (["arrival_s,gpus,duration_s", "1,2"], "line 2"),
         (["# c", "arrival_s,gpus,duration_s", "1,2,3", "1,x,3"], "line 4"),
-        (["arrival_s,gpus,duration_s", "1,0,3"], "out of range"),
-        (["arrival_s,gpus,duration_s", "nan,1,3"], "out of range"),
-        (["arrival_s,gpus,duration_s", "1,1,inf"], "out of range"),
+        (["arrival_s,gpus,duration_s", "1,0,3"], "gpus: '0' is out of range"),
+        (["arrival_s,gpus,duration_s", "nan,1,3"], "arrival_s: 'nan' is out of range"),
+        (["arrival_s,gpus,duration_s", "1,x,3"], "gpus: 'x' is not a whole number"),
+        (["arrival_s,gpus,duration_s", "1,1,inf"], "duration_s: 'inf' is out of range"),
     ],
 )
 def test_a_bad_trace_is_refused_by_name_and_line(lines: list[str], named: str) -> None:
