@@ -17,7 +17,13 @@ from starlette.responses import Response
 
 from scheduler import decode
 from scheduler.api import views, wire
-from scheduler.api.body import BODY_LIMIT, BodyTooLargeError, read_body
+from scheduler.api.body import (
+    BODY_LIMIT,
+    BodyTooLargeError,
+    SlowBodyError,
+    closing,
+    read_body,
+)
 from scheduler.api.listeners import guarded, views_only
 from scheduler.core.messages import FilterReply
 from scheduler.errors import DecodeError
@@ -84,7 +90,8 @@ class Verbs:
         code, content = await self._respond(verb, answer, request)
         requests = self._service.metrics.requests.labels(verb, code)
         requests.observe(time.perf_counter() - began)
-        return Response(content, code, media_type="application/json")
+        response = Response(content, code, media_type="application/json")
+        return closing(response) if code == 408 else response
 
     async def _respond(self, verb: str, answer: Answer, request: Request) -> tuple[int, bytes]:
         try:
@@ -95,6 +102,8 @@ class Verbs:
             return 400, _fault(f"{verb}: the body is nested too deeply")
         except BodyTooLargeError as error:
             return 413, _fault(f"{verb}: {error}")
+        except SlowBodyError as error:
+            return 408, _fault(f"{verb}: {error}")
         except ClientDisconnect:
             return 499, b""
         except Exception:

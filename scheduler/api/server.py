@@ -12,6 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from scheduler.api.app import create_app
+from scheduler.api.connections import Viewers, counting
 from scheduler.api.listeners import Address, ByPort
 from scheduler.errors import MusterError
 from scheduler.service import Service
@@ -47,12 +48,13 @@ class ServerThread:
         self.port: int = _port(self._sockets[0])
         self.views_url = _url(views.host, _port(self._sockets[1])) if views else ""
         """Where views are answered besides; empty if nowhere."""
+        self._viewers = Viewers(_port(self._sockets[1])) if views else None
         self._server = _Server(
             app,
             uvicorn.Config(
                 ByPort(app, app.state.views, _port(self._sockets[1])) if views else app,
                 loop="auto",
-                http="httptools",
+                http=counting(self._viewers) if self._viewers else "httptools",
                 ws="none",
                 lifespan="off",
                 access_log=False,

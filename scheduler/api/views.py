@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from scheduler import __version__
 from scheduler.api import fit, seen
-from scheduler.api.body import BodyTooLargeError, read_body
+from scheduler.api.body import BodyTooLargeError, SlowBodyError, closing, read_body
 from scheduler.api.domains import domains
 from scheduler.api.figures import figures, role
 from scheduler.api.guard import CHALLENGE, Guard, HiddenError, UnknownPersonError
@@ -132,6 +132,8 @@ class Views:
             return _json({"error": f"fit: {error}"}, 400)
         except BodyTooLargeError:
             return _json({"error": f"fit: more than {fit.BODY_LIMIT} bytes are not judged"}, 413)
+        except SlowBodyError as error:
+            return closing(_json({"error": f"fit: {error}"}, 408))
         except AskedError as error:
             return _later(f"fit: {error}", 429)
         except ClientDisconnect:

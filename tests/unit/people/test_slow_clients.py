@@ -1,0 +1,90 @@
+"""Connections that are opened and not used are ended, and keep nobody out."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import httpx
+import pytest
+from guarded_site import Guarded
+from people_site import PATIENCE_S, Site
+
+from scheduler.api import body, connections
+
+SLOW_FIT = (
+    b"POST /v1/fit HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ann-token\r\n"
+    b"Content-Length: 1000\r\n\r\n["
+)
+PROBE = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture
+def guarded(here: Site) -> Iterator[Guarded]:
+    made = Guarded(here)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def full(guarded: Guarded) -> Guarded:
+    """Where three may look at once."""
+    assert guarded.server._viewers is not None
+    guarded.server._viewers.most = 3
+    return guarded
+
+
+def opened(url: str, said: bytes = b"") -> socket.socket:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    made = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+    made.sendall(said)
+    return made
+
+
+def until_its_end(connection: socket.socket) -> bytes:
+    with connection:
+        return b"".join(iter(lambda: connection.recv(4096), b""))
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body, "BODY_S", 0.1)
+    answer = until_its_end(opened(guarded.url, SLOW_FIT))
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"the body was not there within 0.1 s" in answer
+
+    verb = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"
+    assert until_its_end(opened(guarded.here.url, verb)).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost:"])
+def test_who_never_says_what_they_want_is_cut_off(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(connections, "HEADERS_S", 0.1)
+    assert until_its_end(opened(guarded.url, said)) == b""
+
+
+def test_where_too_many_look_the_oldest_idle_connection_makes_room(full: Guarded) -> None:
+    with ExitStack() as held:
+        kept = [held.enter_context(opened(full.url, PROBE)) for _ in range(3)]
+        for each in kept:
+            assert each.recv(4096).startswith(b"HTTP/1.1 200")
+        assert httpx.get(full.url + "/healthz").status_code == 200
+        assert kept[0].recv(4096) == b""
+        kept[2].sendall(PROBE)
+        assert kept[2].recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def test_where_all_are_being_answered_no_more_are_let_in_but_the_scheduler_is(
+    full: Guarded,
+) -> None:
+    ask = SLOW_FIT.replace(b"\r\n\r\n[", b"\r\nExpect: 100-continue\r\n\r\n")
+    with ExitStack() as held:
+        for _ in range(3):
+            # Told to continue: from then on its body is waited for.
+            assert b"100" in held.enter_context(opened(full.url, ask)).recv(4096)
+        assert until_its_end(opened(full.url)) == b""
+        assert httpx.get(full.server.url + "/healthz", timeout=PATIENCE_S).text == "ok"
