@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from trainer.errors import WorldError
-from trainer.world import Env, LaunchWorld, checked, overlay, port, whole
+from trainer.world import Env, LaunchWorld, checked, is_number, overlay, port, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _pods(env: Env) -> int:
     in WORLD_SIZE and says how many a pod has by PET_NPROC_PER_NODE, where a word counts as one.
     """
     size, each = whole(env, "WORLD_SIZE"), env.get("PET_NPROC_PER_NODE", "")
-    if not each.isdecimal() or int(each) < 1:
+    if not is_number(each) or int(each) < 1:
         return size
     if size % int(each):
         raise WorldError(f"WORLD_SIZE={size} is no multiple of PET_NPROC_PER_NODE={each}")

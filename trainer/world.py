@@ -16,6 +16,8 @@ from trainer.errors import WorldError
 Env = Mapping[str, str]
 
 DEFAULT_PORT = 29500
+MOST_DIGITS = 9
+"""Of a number in a variable; Python itself refuses those of thousands with an error of its own."""
 
 FLEXIBLE = ("auto", "gpu", "cpu", "xpu")
 """Words of torchrun for one process a device."""
@@ -121,18 +123,25 @@ def address(text: str, origin: str) -> tuple[str, int | None]:
     return host, port(found["port"], origin) if found["port"] else None
 
 
+def is_number(text: str) -> bool:
+    """Whether it is a whole number of a size that anything here may have."""
+    return text.isdecimal() and len(text) <= MOST_DIGITS
+
+
 def port(text: str, origin: str) -> int:
     """A TCP port. Raises WorldError, naming the variable."""
-    if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise WorldError(f"{origin}={text!r}: want a port, a whole number of 1 to 65535")
+    if not is_number(text) or not 1 <= int(text) <= 65535:
+        raise WorldError(f"{origin}={text[:80]!r}: want a port, a whole number of 1 to 65535")
     return int(text)
 
 
 def whole(env: Env, name: str, default: int | None = None) -> int:
     """A variable's whole number. Raises WorldError, naming it."""
     text = env.get(name) or ("" if default is None else str(default))
-    if not text.isdecimal():
-        raise WorldError(f"{name}={text!r}: want a whole number")
+    if not is_number(text):
+        raise WorldError(
+            f"{name}={text[:80]!r}: want a whole number of {MOST_DIGITS} digits at most"
+        )
     return int(text)
 
 
@@ -156,10 +165,10 @@ def _with_plain_address(world: LaunchWorld) -> LaunchWorld:
 
 def _check_processes(world: LaunchWorld) -> None:
     text = world.nproc_per_node
-    if text and text not in FLEXIBLE and not (text.isdecimal() and int(text)):
+    if text and text not in FLEXIBLE and not (is_number(text) and int(text)):
         raise WorldError(
-            f"{text!r} processes per pod (PET_NPROC_PER_NODE, NPROC_PER_NODE or --nproc-per-node): "
-            f"want a whole number from 1, or one of {', '.join(FLEXIBLE)}"
+            f"{text[:80]!r} processes per pod (PET_NPROC_PER_NODE, NPROC_PER_NODE or "
+            f"--nproc-per-node): want a whole number from 1, or one of {', '.join(FLEXIBLE)}"
         )
 
 
@@ -178,9 +187,9 @@ def _check_static(world: LaunchWorld) -> None:
 
 def _nodes(text: str) -> tuple[int, int]:
     """`N` or `MIN:MAX`."""
-    found = re.fullmatch(r"(\d+)(?::(\d+))?", text)
+    found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text)
     least = int(found[1]) if found else 0
     most = int(found[2] or found[1]) if found else 0
     if not 1 <= least <= most:
-        raise WorldError(f"number of pods {text!r}: want N or MIN:MAX with 1 <= MIN <= MAX")
+        raise WorldError(f"number of pods {text[:80]!r}: want N or MIN:MAX with 1 <= MIN <= MAX")
     return least, most

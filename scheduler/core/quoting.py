@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+TEXT_LIMIT = 1000
+"""Characters of a text for people: what matters comes first."""
+
 _LONGEST = 60
 _WORDS = {dict: "an object", list: "a list", bool: "a boolean", type(None): "null"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.cases.story import Story
@@ -162,3 +163,16 @@ def test_a_minimum_on_the_pods_replaces_all_that_their_group_says() -> None:
         story.pod(f"t/a-{index}", gpu=1, annotations=named | own)
 
     assert story.stage("t/a") == "running"
+
+
+def test_a_reason_is_short_however_much_is_asked_for() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    many = {f"example.com/{'r' * 40}-{number}": "1" for number in range(60)}
+    container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1", **many}}}
+    story.pod("t/a", gang="a", spec={"containers": [container]})
+    roles = {f"{'r' * 40}-{number}": 1 for number in range(60)}
+    story.pod("t/b", gpu=1, gang="b", options={"role-min": json.dumps(roles)})
+
+    for gang in ("t/a", "t/b"):
+        assert 50 < len(why(story, gang)["reason"]) <= 1000

@@ -56,6 +56,21 @@ def test_a_contradiction_is_an_error_that_names_it(env: dict[str, str], names: s
         read_launch(env, "some-host")
 
 
+@pytest.mark.parametrize("env", [case.env for case in CASES], ids=[case.name for case in CASES])
+def test_no_number_is_too_long_to_be_refused_by_name(env: dict[str, str]) -> None:
+    for name in (key for key, value in env.items() if value.isdecimal()):
+        assert len(refusal_of({**env, name: "9" * 5000})) < 1000
+
+
+def refusal_of(env: dict[str, str]) -> str:
+    """What is said of an environment; "" where it is read."""
+    try:
+        read_launch(env, HOST)
+    except WorldError as refusal:
+        return str(refusal)
+    return ""
+
+
 def test_torchrun_is_told_the_same() -> None:
     assert torchrun_variables(read_launch(TORCHRUN, HOST)) == TORCHRUN
     assert torchrun_variables(read_launch(ELASTIC, HOST)) == ELASTIC
