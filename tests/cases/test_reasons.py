@@ -172,7 +172,8 @@ def test_a_reason_is_short_however_much_is_asked_for() -> None:
     container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1", **many}}}
     story.pod("t/a", gang="a", spec={"containers": [container]})
     roles = {f"{'r' * 40}-{number}": 1 for number in range(60)}
-    story.pod("t/b", gpu=1, gang="b", options={"role-min": json.dumps(roles)})
+    for number in range(60):
+        story.pod(f"t/b-{number}", gpu=1, gang="b", options={"role-min": json.dumps(roles)})
 
     for gang in ("t/a", "t/b"):
         assert 50 < len(why(story, gang)["reason"]) <= 1000
