@@ -18,6 +18,7 @@ from scheduler.core.messages import (
     Prioritize,
     PrioritizeReply,
 )
+from scheduler.core.quoting import TEXT_LIMIT
 from scheduler.core.rooming import is_behind
 from scheduler.core.roster import gang_key
 from scheduler.core.state import PASSED_LIMIT, State, Turn
@@ -123,7 +124,7 @@ def _member(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterRep
 
 def _hold(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterReply:
     if pod.fault:
-        return _unresolvable(f"pod {pod.key} cannot be used: {pod.fault}"[:1000])
+        return _unresolvable(f"pod {pod.key} cannot be used: {pod.fault}"[:TEXT_LIMIT])
     reason, text = _told(turn, gang)
     stage = gang.stage
     if stage in (Stage.FORMING, Stage.INVALID) or reason in _PERMANENT:
@@ -138,7 +139,7 @@ def _told(turn: Turn, gang: Gang) -> tuple[Reason, str]:
     told = gang.memory.told
     if told is not None and told[0] is reason and turn.now - told[2] < TOLD_FOR_S:
         return reason, told[1]
-    text = f"gang {gang.key}: {text}"[:1000]
+    text = f"gang {gang.key}: {text}"[:TEXT_LIMIT]
     gang.memory.told = (reason, text, turn.now)
     return reason, text
 

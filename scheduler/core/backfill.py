@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from scheduler.core.gang import Gang, Reason, Stage
 from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.planning import required_level, waiting_pods
 from scheduler.core.queue import place_of
-from scheduler.core.rooming import open_room, usable_rows
+from scheduler.core.rooming import fits_of, open_room
 from scheduler.core.state import Kept, State, Turn
 from scheduler.model import GangKey, Pod
 
@@ -160,14 +160,7 @@ def _would_do(
 
 def _seats(state: State, frame: Frame, kind: Kind) -> tuple[Ints, Ints]:
     """Per row: members that the empty node would hold, and accelerators in use there."""
-    at = frame.columns(kind.resources)
-    if at is None:
-        nothing = np.zeros(len(frame.names), dtype=np.int64)
-        return nothing, nothing
-    columns, amounts = at
-    usable = usable_rows(state, kind, open_room(state))
-    fits = (frame.allocatable[:, columns] // amounts).min(axis=1)
-    seats = np.where(usable, np.minimum(fits, 1) if kind.one_a_node else fits, 0)
+    seats = fits_of(state, kind, replace(open_room(state), free=frame.allocatable))
     total = frame.total(frame.allocatable, state.is_accelerator)
     return seats, total - frame.total(frame.free, state.is_accelerator)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from scheduler.core import headroom, planning, quantity, remarks
+from scheduler.core import booking, headroom, planning, quantity, remarks
 from scheduler.core.gang import HELD, Gang, Reason, Stage, Status
-from scheduler.core.naming import find as find
-from scheduler.core.naming import title, titles
+from scheduler.core.naming import find, title, titles
 from scheduler.core.state import State
 from scheduler.model import GangKey
 
@@ -110,7 +109,7 @@ def snapshot_state(state: State) -> dict[str, Any]:
 
 def _given_up(state: State) -> list[str]:
     """Uids of members whose seats were given back while their Bindings may still land."""
-    uids = {effect.ref.uid for effect in state.open.values() if effect.orphan} | set(state.doubts)
+    uids = {uid for there in booking.given_up(state).values() for uid in there}
     return sorted(
         uid
         for uid in uids

@@ -31,30 +31,20 @@ def attempt(state: State, gang: Gang, *, alone: bool = True) -> Plan | Refusal:
     the mandatory part, else one. What is refused to a gang that is not ``alone``, because its
     partners take room, is not remembered for others.
     """
-    known = refused(state, gang) if alone else None
-    if known is not None:
+    question = _question(state, gang) if alone else None
+    known = state.refused.get(question)
+    if known is not None and known.gains == state.gains:
         return known
     outcome = _best(state, gang, waiting_pods(state, gang))
     if isinstance(outcome, Plan):
         return outcome
     reason = Reason.NEVER if outcome.never else Reason.NO_ROOM
-    if gang.ask is None or not alone:
+    if question is None:
         return Refusal(reason, outcome.text, state.gains)
     found = bottleneck.of(state, gang, outcome.pods, required_level(state, gang))
     refusal = Refusal(reason, outcome.text, state.gains, found)
-    state.refused[_question(state, gang)] = refusal
+    state.refused[question] = refusal
     return refusal
-
-
-def refused(state: State, gang: Gang) -> Refusal | None:
-    """The refusal that a gang alike had since room last came free, if there was one."""
-    if gang.held or gang.memory.lost or gang.reserved:
-        gang.ask = None
-        return None
-    if gang.ask is None:
-        gang.ask = _number(state, gang)
-    known = state.refused.get(_question(state, gang))
-    return known if known is not None and known.gains == state.gains else None
 
 
 def shortage(state: State, gang: Gang) -> Shortage | None:
@@ -118,8 +108,13 @@ def _mandatory(gang: Gang, waiting: Sequence[Pod], needed: int) -> list[Pod]:
     return [pod for pod in waiting if pod.uid in chosen]
 
 
-def _question(state: State, gang: Gang) -> Hashable:
-    """What makes the answers for gangs alike the same: which nodes are shut to them, too."""
+def _question(state: State, gang: Gang) -> Hashable | None:
+    """What has the same answer for all gangs that ask it; None for one that is like no other."""
+    if gang.held or gang.memory.lost or gang.reserved:
+        gang.ask = None
+        return None
+    if gang.ask is None:
+        gang.ask = _number(state, gang)
     shut = shut_rows(state, gang, state.ledger.frame())
     closed = shut.tobytes() if shut is not None and shut.any() else b""
     return gang.ask, is_behind(state, gang), closed

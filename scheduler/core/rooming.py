@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scheduler.core.booking import given_up
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.gang import Gang, Status
 from scheduler.core.kinds import Kind, kind_of
@@ -99,9 +100,7 @@ def _kept_seats(state: State, gang: Gang) -> list[tuple[str, Resources]]:
 def _open_rows(state: State, frame: Frame) -> Bools:
     """Rows without a Binding whose outcome is unknown after its reservation ended."""
     rows = np.ones(len(frame.names), dtype=np.bool_)
-    closed = [effect.node for effect in state.open.values() if effect.orphan]
-    closed += [node for nodes in state.doubts.values() for node in nodes]
-    for name in closed:
+    for name in given_up(state):
         if name in frame.row:
             rows[frame.row[name]] = False
     return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -15,10 +15,11 @@ from scheduler.core.leftovers import fill_leftovers
 from scheduler.core.placement import NoRoom, Seats, place
 from scheduler.core.rooming import accelerated, kinds_of
 from scheduler.core.segments import has_segments, seat_segments
+from scheduler.core.state import State
 from scheduler.core.unlike import seat_unlike
 from scheduler.model import Constraints, Pod
 
-__all__ = ["MOST_KINDS", "Effort", "Plan", "gang_size", "seat"]
+__all__ = ["MOST_KINDS", "Effort", "Plan", "by_devices", "gang_size", "seat"]
 
 MOST_KINDS = 16
 """Kinds of members that are told apart; real gangs have a handful, and each costs a placement."""
@@ -59,18 +60,23 @@ def _seat(effort: Effort, kinds: dict[Kind, list[Pod]], pods: Sequence[Pod]) -> 
     return _alike(effort, kind, pods)
 
 
+def by_devices(state: State, kinds: Iterable[Kind]) -> dict[tuple[object, Constraints], list[Kind]]:
+    """The kinds by what has to be told of them: their accelerators, and where they may go."""
+    found: dict[tuple[object, Constraints], list[Kind]] = {}
+    for kind in kinds:
+        devices = tuple(item for item in kind.requests if state.is_accelerator(item[0]))
+        found.setdefault((devices, kind.constraints), []).append(kind)
+    return found
+
+
 def _merged(effort: Effort, kinds: dict[Kind, list[Pod]]) -> dict[Kind, list[Pod]]:
     """Fewer kinds: those with the same accelerators and constraints ask for the most of each.
 
     What has room for the largest has room for all of them. A gang that still has too many kinds is
     not planned: nobody could say in reasonable time whether it fits.
     """
-    by_devices: dict[tuple[object, Constraints], list[Kind]] = {}
-    for kind in kinds:
-        devices = tuple(item for item in kind.requests if effort.state.is_accelerator(item[0]))
-        by_devices.setdefault((devices, kind.constraints), []).append(kind)
     merged: dict[Kind, list[Pod]] = {}
-    for (_, constraints), alike in by_devices.items():
+    for (_, constraints), alike in by_devices(effort.state, kinds).items():
         most: dict[str, int] = {}
         for name, amount in (item for kind in alike for item in kind.requests):
             most[name] = max(most.get(name, 0), amount)

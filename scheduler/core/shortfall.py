@@ -18,7 +18,7 @@ from scheduler.core.placement import NoRoom
 from scheduler.core.quoting import TEXT_LIMIT
 from scheduler.core.repulsion import shut_rows
 from scheduler.core.rooming import home, kinds_of
-from scheduler.core.seating import MOST_KINDS
+from scheduler.core.seating import MOST_KINDS, by_devices
 from scheduler.core.state import State
 from scheduler.model import Pod, Wish
 
@@ -214,13 +214,10 @@ def _all_closed(state: State, kinds: dict[Kind, list[Pod]]) -> str:
 
 
 def _too_many_kinds(state: State, kinds: dict[Kind, list[Pod]]) -> list[str]:
-    devices = {
-        (kind.constraints, tuple(one for one in kind.requests if state.is_accelerator(one[0])))
-        for kind in kinds
-    }
-    if len(devices) <= MOST_KINDS:
+    count = len(by_devices(state, kinds))
+    if count <= MOST_KINDS:
         return []
-    told = f"{len(devices)} kinds of members that differ in accelerators or in where they may go"
+    told = f"{count} kinds of members that differ in accelerators or in where they may go"
     return [f"there are {told}, and at most {MOST_KINDS} are planned"]
 
 

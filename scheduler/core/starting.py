@@ -28,6 +28,7 @@ from scheduler.core.messages import (
     Record,
     Wake,
 )
+from scheduler.core.quoting import TEXT_LIMIT
 from scheduler.core.seating import Plan
 from scheduler.core.state import OpenEffect, Reservation, State, Turn
 from scheduler.model import Pod, Start
@@ -273,7 +274,9 @@ def record(turn: Turn, gang: Gang, reason: str, message: str, *, warning: bool =
     """Write one Event on the gang's pods."""
     pods = sorted((turn.state.pods[uid] for uid in gang.members), key=lambda pod: pod.key)
     refs = tuple(pod.ref for pod in pods[:_MOST_REFS])
-    turn.effects.append(Record(turn.new_id(), gang.key, refs, reason, message[:1000], warning))
+    turn.effects.append(
+        Record(turn.new_id(), gang.key, refs, reason, message[:TEXT_LIMIT], warning)
+    )
 
 
 def replace_rejected(turn: Turn, pod: Pod) -> None:
@@ -284,7 +287,9 @@ def replace_rejected(turn: Turn, pod: Pod) -> None:
         f"node {pod.node} refused to run {pod.key}, which was bound to it: somebody else's pod "
         "may have taken the room; it is evicted, and what its controller makes is placed anew"
     )
-    turn.effects.append(Record(turn.new_id(), key, (pod.ref,), REJECTED, text[:1000], warning=True))
+    turn.effects.append(
+        Record(turn.new_id(), key, (pod.ref,), REJECTED, text[:TEXT_LIMIT], warning=True)
+    )
 
 
 # ── outcomes ──

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scheduler.core import engine, explain, fit, life, overview, unblocking
+from scheduler.core import engine, explain, fit, life, naming, overview, unblocking
 from scheduler.core.gang import Gang
 from scheduler.core.gang_rows import GangRows
 from scheduler.core.messages import Event, GroupGone, GroupSeen
@@ -53,7 +53,7 @@ class CoreEngine:
 
     def why(self, key: str) -> Mapping[str, Any] | None:
         """Why a gang, or the gang of a pod, is where it is, and what has to happen next."""
-        gang = explain.find(self._state, key) or self._gang_of_pod(key)
+        gang = naming.find(self._state, key) or self._gang_of_pod(key)
         return unblocking.answer(self._state, gang) if gang else None
 
     def nodes(self) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from scheduler.core import engine, explain
+from scheduler.core import engine, explain, naming
 from scheduler.core.messages import (
     Cancel,
     Effect,
@@ -244,7 +244,7 @@ class Session:
     def _print_state(self, op: Json) -> Iterator[Json]:
         shown = explain.snapshot_state(self._state)
         if op.get("gang") is not None:
-            gang = explain.find(self._state, fields.text(op, "gang"))
+            gang = naming.find(self._state, fields.text(op, "gang"))
             found = {str(gang.key): explain.gang_view(self._state, gang)} if gang else {}
             shown = shown | {"gangs": found}
         yield {"op": "state", "now": self._now, **shown}
