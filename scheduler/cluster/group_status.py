@@ -23,6 +23,7 @@ from scheduler.core.messages import Bind, Effect, Record
 from scheduler.errors import ClusterError
 from scheduler.model import GangKey, GroupKey, Pod, PodRef
 from scheduler.service import Actuator, Post
+from scheduler.service.remembering import remember
 
 CONDITIONS: Mapping[str, str] = {
     "PodGroup.scheduling.k8s.io": "PodGroupScheduled",
@@ -97,9 +98,7 @@ class GroupStatus:
             pod = self._pods.get(*ref)
             group = pod.declaration.group if pod is not None and pod.declaration else None
             if group is not None and group.kind in CONDITIONS and group.namespace == gang.namespace:
-                while len(self._groups) >= LIMIT:
-                    del self._groups[next(iter(self._groups))]
-                self._groups[gang] = group
+                remember(self._groups, gang, group, LIMIT)
                 return
 
     def _say(self, gang: GangKey, started: bool, reason: str, message: str) -> None:

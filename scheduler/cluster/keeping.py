@@ -12,6 +12,7 @@ from scheduler.core.messages import Bind, Effect
 from scheduler.errors import SettingsError
 from scheduler.model import Pod
 from scheduler.service import Actuator, Post
+from scheduler.service.remembering import remember
 
 P = ParamSpec("P")
 
@@ -55,10 +56,7 @@ class Keeping:
         if not own:
             return
         with self._lock:
-            self._own.pop(uid, None)
-            while len(self._own) >= REMEMBERED:
-                del self._own[next(iter(self._own))]
-            self._own[uid] = own
+            remember(self._own, uid, own, REMEMBERED)
 
 
 class KeptActuator:

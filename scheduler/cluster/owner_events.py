@@ -12,6 +12,7 @@ from scheduler.cluster.events import Note
 from scheduler.cluster.mirror import Mirror
 from scheduler.core.messages import Record
 from scheduler.model import GroupKey, Owner, Pod, PodRef
+from scheduler.service.remembering import remember
 
 OWNERS = 16
 """Most owners that one Record is written on; a gang mostly has one."""
@@ -73,8 +74,5 @@ class OwnerNotes:
         key, now = (owner.uid, effect.reason, effect.message), self._clock()
         if now < self._said.get(key, float("-inf")) + AGAIN_S:
             return False
-        self._said.pop(key, None)
-        while len(self._said) >= REMEMBERED:
-            del self._said[next(iter(self._said))]
-        self._said[key] = now
+        remember(self._said, key, now, REMEMBERED)
         return True

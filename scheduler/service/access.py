@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from scheduler.errors import ClusterError
+from scheduler.service.remembering import remember
 
 REMEMBER_S = 60.0
 """How long an answer is good: a right that was taken away counts for as long at most."""
@@ -107,10 +108,7 @@ class _Kept(Generic[V]):
 
     def put(self, key: object, value: V, for_s: float) -> V:
         with self._lock:
-            self._until.pop(key, None)
-            while len(self._until) >= self._most:
-                del self._until[next(iter(self._until))]
-            self._until[key] = (self._clock() + for_s, value)
+            remember(self._until, key, (self._clock() + for_s, value), self._most)
         return value
 
 

@@ -10,6 +10,7 @@ from scheduler.core.messages import Bind, Effect, EffectDone, Event
 from scheduler.model import GangKey
 from scheduler.service.metrics import Metrics
 from scheduler.service.ports import Engine
+from scheduler.service.remembering import remember
 
 _CLASSES = ((1, "1"), (8, "2-8"), (64, "9-64"), (512, "65-512"))
 _REMEMBERED = 10_000
@@ -52,7 +53,7 @@ class StartLog:
             return
         began = self._began.pop(gang, started.at)
         if self._measured.get(gang) != started.at:
-            _keep(self._measured, gang, started.at)
+            remember(self._measured, gang, started.at, _REMEMBERED)
             members, took = size_class(started.members), max(0.0, started.at - began)
             self._metrics.gang_wait.labels(members).observe(started.waited)
             self._metrics.gang_start.labels(members).observe(took)
@@ -80,12 +81,4 @@ class StartLog:
 
     def _begin(self, gang: GangKey, now: float) -> None:
         if gang not in self._began:
-            _keep(self._began, gang, now)
-
-
-def _keep(times: dict[GangKey, float], gang: GangKey, at: float) -> None:
-    """Put a time in as the newest, and forget the oldest where there are too many."""
-    times.pop(gang, None)
-    while len(times) >= _REMEMBERED:
-        del times[next(iter(times))]
-    times[gang] = at
+            remember(self._began, gang, now, _REMEMBERED)
