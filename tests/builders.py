@@ -137,6 +137,13 @@ def pod(
     }
 
 
+def apart(app: str, key: str = "kubernetes.io/hostname") -> Json:
+    """The spec of a pod that keeps off all pods of an app, in the domains of a label."""
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"affinity": {"podAntiAffinity": rule}}
+
+
 def pod_group(
     key: str,
     *,

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from builders import apart
 
 from .story import Story
-
-HOST = "kubernetes.io/hostname"
-
-
-def apart(app: str, key: str = HOST) -> dict[str, Any]:
-    """A pod that keeps off all pods of an app."""
-    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
-    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    return {"affinity": {"podAntiAffinity": rule}}
 
 
 def racks() -> Story:

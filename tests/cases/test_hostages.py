@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from builders import apart
 
 from .story import Story
 
-HOST = "kubernetes.io/hostname"
 KOORDINATOR = "gang.scheduling.koordinator.sh/"
 
 
-def apart(app: str) -> dict[str, Any]:
-    """A pod that keeps off all pods of an app."""
-    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": HOST}
-    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-    return {"affinity": {"podAntiAffinity": rule}}
+def koordinator(story: Story, key: str, gpu: int, size: int = 2, **more: str) -> None:
+    """A gang that Koordinator's annotations declare."""
+    stated = {"name": key.partition("/")[2], "min-available": str(size), **more}
+    annotations = {KOORDINATOR + item: text for item, text in stated.items()}
+    for member in range(size):
+        story.pod(f"{key}-{member}", gpu=gpu, annotations=annotations)
 
 
 def racks_of_one_node() -> Story:
@@ -55,10 +54,7 @@ def test_no_nodes_are_kept_where_anti_affinity_shuts_them_to_the_gang() -> None:
 def test_no_nodes_are_kept_for_partners_that_do_not_fit_side_by_side() -> None:
     story = racks_of_one_node()
     for name in ("A", "B"):
-        stated = {"name": name, "min-available": "4", "groups": '["t/A", "t/B"]'}
-        annotations = {KOORDINATOR + key: value for key, value in stated.items()}
-        for member in range(4):
-            story.pod(f"t/{name}-{member}", gpu=8, annotations=annotations)
+        koordinator(story, f"t/{name}", 8, size=4, groups='["t/A", "t/B"]')
     story.advance(61)
 
     story.pod("t/s", gpu=1)
@@ -74,10 +70,13 @@ def test_the_nodes_that_are_kept_are_those_that_segments_fit_on() -> None:
     story.gang("A", 2, of=8, options={"segment-size": "2", "segment-topology": "rack"})
     story.advance(61)
 
-    story.pod("t/s", gpu=8)
+    for name in ("s1", "s2", "s3"):
+        story.pod(f"t/{name}", gpu=8)
+    assert {story.placed["t/s1"], story.placed["t/s2"]} == {"n1", "n2"}
+    assert "t/s3" not in story.placed, "n3 is kept"
+
     story.delete("other/x")
 
-    assert story.placed["t/s"] in ("n1", "n2")
     assert {story.placed["t/A-0"], story.placed["t/A-1"]} == {"n3", "n4"}
 
 
@@ -99,14 +98,6 @@ def test_anti_affinity_refuses_only_the_gang_that_it_concerns(whose: str) -> Non
 
 
 # ── partners ──
-
-
-def koordinator(story: Story, key: str, gpu: int, **stated: str) -> None:
-    name = key.partition("/")[2]
-    stated = {"name": name, "min_available": "2", **stated}
-    annotations = {KOORDINATOR + item.replace("_", "-"): text for item, text in stated.items()}
-    for member in (0, 1):
-        story.pod(f"{key}-{member}", gpu=gpu, annotations=annotations)
 
 
 def test_a_gang_of_another_namespace_cannot_be_made_a_partner() -> None:

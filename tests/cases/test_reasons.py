@@ -177,3 +177,30 @@ def test_a_reason_is_short_however_much_is_asked_for() -> None:
 
     for gang in ("t/a", "t/b"):
         assert 50 < len(why(story, gang)["reason"]) <= 1000
+
+
+def test_a_selector_or_a_taint_that_shuts_all_nodes_is_named() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    story.pod("t/a", gpu=4, spec={"nodeSelector": {"pool": "spot"}})
+    assert why(story, "t/a#pod")["reason"].endswith("not n1, for instance: node selector pool=spot")
+
+    story.node("n1", gpu=8, taints=["pool:NoSchedule"])
+    story.pod("t/b", gpu=4)
+
+    found = why(story, "t/b#pod")
+    assert found["reason"].endswith("not n1, for instance: untolerated taint pool:NoSchedule")
+    assert "short_by" not in found
+
+
+def test_more_kinds_of_members_than_are_planned_never_fit() -> None:
+    story = Story()
+    story.node("n1", gpu=64)
+    for number in range(17):
+        tolerated = [{"key": f"k{number}", "operator": "Exists"}]
+        story.pod(f"t/a-{number}", gpu=1, gang="a", min=17, spec={"tolerations": tolerated})
+
+    found = why(story, "t/a")
+
+    assert found["never"] is True
+    assert "17 kinds of members" in found["reason"]

@@ -26,6 +26,7 @@ from tests.e2e.controlplane.cluster import (
 from tests.e2e.controlplane.kubelet import FakeKubelet
 from tests.e2e.controlplane.objects import create_namespace, create_nodes, fleet
 from tests.e2e.controlplane.scheduler import Scheduler
+from tests.e2e.muster import MusterProcess, start_muster_scheduler
 
 _build_failure = pytest.StashKey[build.BuildError]()
 _cluster = pytest.StashKey[Cluster]()
@@ -100,6 +101,23 @@ def nodes(client: Client) -> Iterator[Sequence[Object]]:
     made = create_nodes(client, fleet())
     yield made
     client.at_once(lambda node: client.delete("Node", node["metadata"]["name"]), made)
+
+
+@pytest.fixture
+def muster(
+    control_plane: Cluster, nodes: Sequence[Object], request: pytest.FixtureRequest
+) -> Iterator[MusterProcess]:
+    """Muster, ready, with the racks of the nodes as its levels; a test may ask for settings."""
+    with MusterProcess(control_plane, env=getattr(request, "param", None)) as process:
+        yield process
+
+
+@pytest.fixture
+def scheduler(muster: MusterProcess) -> Iterator[Scheduler]:
+    """The second kube-scheduler, which asks Muster."""
+    started = start_muster_scheduler(muster)
+    yield started
+    started.stop()
 
 
 @pytest.fixture

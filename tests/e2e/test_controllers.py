@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.controlplane import build, gomodule, kwok
 from tests.e2e.controlplane.client import ApiError, Client, Object, Objects, wait_until
-from tests.e2e.controlplane.cluster import Cluster, ControlPlane
+from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.controllers import start_jobset, start_training_operator
 from tests.e2e.controlplane.versions import CONTROLLERS
 from tests.e2e.controlplane.watch import PodRecorder
@@ -24,6 +24,7 @@ from tests.e2e.definitions import TRAINING_OPERATOR as KUBEFLOW
 from tests.e2e.deployed import DEPLOY, apply, kind_of, moved, objects
 from tests.e2e.gangs import hint_of, rack_of
 from tests.e2e.muster import MusterProcess, start_muster_scheduler
+from tests.e2e.own_plane import own_plane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 """Three programs are built when this runs for the first time on a machine."""
@@ -79,8 +80,7 @@ def _built(pytestconfig: pytest.Config) -> None:
 @pytest.fixture(scope="module")
 def control_plane(_built: None, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A control plane with the controllers, Muster and its scheduler."""
-    failed = request.session.testsfailed
-    with ControlPlane() as plane, ExitStack() as stack:
+    with own_plane(request) as plane, ExitStack() as stack:
         client = plane.client()
         stack.callback(client.close)
         define(client, [JOBSET, KUBEFLOW])
@@ -90,8 +90,6 @@ def control_plane(_built: None, request: pytest.FixtureRequest) -> Iterator[Clus
         muster = stack.enter_context(MusterProcess(plane))
         stack.callback(start_muster_scheduler(muster).stop)
         yield plane
-        if request.session.testsfailed > failed:
-            plane.keep_logs(f"a test of {__name__} failed")
 
 
 @pytest.fixture(scope="module")

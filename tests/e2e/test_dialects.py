@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.controlplane.client import Client, Object, wait_until
-from tests.e2e.controlplane.cluster import Cluster, ControlPlane
+from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.objects import create_nodes, fleet, pod
 from tests.e2e.controlplane.scheduler import Scheduler
 from tests.e2e.definitions import serve
@@ -26,6 +26,7 @@ from tests.e2e.ecosystems import (
 )
 from tests.e2e.gangs import rack_of, scheduled_message
 from tests.e2e.muster import MusterProcess, start_muster_scheduler
+from tests.e2e.own_plane import own_plane
 
 pytestmark = pytest.mark.e2e
 
@@ -37,13 +38,10 @@ native_only = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def control_plane(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def control_plane(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A control plane of this file's own."""
-    failed = request.session.testsfailed
-    with ControlPlane(api_server_flags=NATIVE_API if HAS_NATIVE else ()) as cluster:
+    with own_plane(request, api_server_flags=NATIVE_API if HAS_NATIVE else ()) as cluster:
         yield cluster
-        if request.session.testsfailed > failed:
-            cluster.keep_logs(f"a test of {__name__} failed")
 
 
 @pytest.fixture(scope="module")

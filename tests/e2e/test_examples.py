@@ -12,9 +12,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.controlplane.client import ApiError, Client, Object
-from tests.e2e.controlplane.cluster import Cluster, ControlPlane
+from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.definitions import define
 from tests.e2e.deployed import DEPLOY, apply, component, moved, objects
+from tests.e2e.own_plane import own_plane
 from tests.unit.deploy.controllers import made
 
 pytestmark = pytest.mark.e2e
@@ -38,11 +39,8 @@ MONITORING = [
 @pytest.fixture(scope="module")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A control plane of this file's own, which knows the kinds of other projects."""
-    failed = request.session.testsfailed
-    with ControlPlane() as cluster:
+    with own_plane(request) as cluster:
         yield cluster
-        if request.session.testsfailed > failed:
-            cluster.keep_logs(f"a test of {__name__} failed")
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from tests.e2e.controlplane.client import Client, Object, wait_until
-from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.kubelet import FakeKubelet
 from tests.e2e.controlplane.objects import (
     pod,
@@ -20,26 +19,11 @@ from tests.e2e.controlplane.objects import (
 from tests.e2e.controlplane.scheduler import Scheduler
 from tests.e2e.controlplane.watch import PodRecorder
 from tests.e2e.gangs import gang_job, gang_pods, placed, rack_of, racks, scheduled_message
-from tests.e2e.muster import MusterProcess, start_muster_scheduler
+from tests.e2e.muster import MusterProcess
 
 pytestmark = pytest.mark.e2e
 
 Nodes = Sequence[Object]
-
-
-@pytest.fixture
-def muster(control_plane: Cluster, nodes: Nodes) -> Iterator[MusterProcess]:
-    """Muster, ready, with the racks of the 32 nodes as its levels."""
-    with MusterProcess(control_plane) as process:
-        yield process
-
-
-@pytest.fixture
-def scheduler(muster: MusterProcess) -> Iterator[Scheduler]:
-    """The second kube-scheduler, which asks Muster."""
-    started = start_muster_scheduler(muster)
-    yield started
-    started.stop()
 
 
 def bound_names(client: Client, namespace: str) -> list[str]:

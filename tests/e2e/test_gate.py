@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
 from tests.e2e.controlplane.client import Client, Object, wait_until
-from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.objects import pod
-from tests.e2e.controlplane.scheduler import Scheduler
 from tests.e2e.deployed import component, kind_of, make, renamed, served
 from tests.e2e.gangs import gang_pods, placed
-from tests.e2e.muster import MusterProcess, start_muster_scheduler
+from tests.e2e.muster import MusterProcess
 
 pytestmark = pytest.mark.e2e
 
 OWN = {"name": "muster.scheduler/gang"}
 LABEL = {"metadata": {"labels": {"muster.scheduler/gated": "true"}}}
-
-
-@pytest.fixture
-def muster(control_plane: Cluster, nodes: Sequence[Object]) -> Iterator[MusterProcess]:
-    with MusterProcess(control_plane) as process:
-        yield process
-
-
-@pytest.fixture
-def scheduler(muster: MusterProcess) -> Iterator[Scheduler]:
-    started = start_muster_scheduler(muster)
-    yield started
-    started.stop()
 
 
 @pytest.fixture

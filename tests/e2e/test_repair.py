@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from tests.e2e.controlplane.client import Client, Object, wait_until
-from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.kubelet import FakeKubelet
 from tests.e2e.controlplane.objects import GPU, create_nodes, fleet, pod
 from tests.e2e.controlplane.scheduler import Scheduler
 from tests.e2e.controlplane.watch import PodRecorder
 from tests.e2e.gangs import Placed, gang_job, gang_pods, placed, rack_of, racks, scheduled_message
-from tests.e2e.muster import MusterProcess, start_muster_scheduler
+from tests.e2e.muster import MusterProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "kubelet")]
 
@@ -29,23 +28,6 @@ def nodes(client: Client) -> Iterator[Sequence[Object]]:
     made = create_nodes(client, fleet(blocks=1, racks=2, nodes=3))
     yield made
     client.at_once(lambda node: client.delete("Node", node["metadata"]["name"]), made)
-
-
-@pytest.fixture
-def muster(
-    control_plane: Cluster, nodes: Sequence[Object], request: pytest.FixtureRequest
-) -> Iterator[MusterProcess]:
-    """Muster, ready; a test may ask for other settings."""
-    with MusterProcess(control_plane, env=getattr(request, "param", None)) as process:
-        yield process
-
-
-@pytest.fixture
-def scheduler(muster: MusterProcess) -> Iterator[Scheduler]:
-    """The second kube-scheduler, which asks Muster."""
-    started = start_muster_scheduler(muster)
-    yield started
-    started.stop()
 
 
 def on_node(name: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from scheduler import dialects
 from scheduler.cluster.resources import POD_GROUPS, TOPOLOGIES
 from tests.e2e.audit import Audit, Permission, granted
 from tests.e2e.controlplane.client import Client, Object, wait_until
-from tests.e2e.controlplane.cluster import CONTROLLERS, VOLUME_CONTROLLER, Cluster, ControlPlane
+from tests.e2e.controlplane.cluster import CONTROLLERS, VOLUME_CONTROLLER, Cluster
 from tests.e2e.controlplane.kubelet import FakeKubelet
 from tests.e2e.controlplane.objects import (
     create_nodes,
@@ -42,6 +42,7 @@ from tests.e2e.deployed import (
 from tests.e2e.ecosystems import NATIVE_API, Declared, definition, native, owned, volcano
 from tests.e2e.gangs import gang_pods, placed
 from tests.e2e.muster import MusterProcess
+from tests.e2e.own_plane import own_plane
 
 pytestmark = pytest.mark.e2e
 
@@ -72,8 +73,8 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Audit:
 @pytest.fixture(scope="module")
 def control_plane(audit: Audit, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A control plane that asks for rights, with all kinds that Muster ever looks for."""
-    failed = request.session.testsfailed
-    with ControlPlane(
+    with own_plane(
+        request,
         authorization="RBAC",
         controllers=(*CONTROLLERS, VOLUME_CONTROLLER),
         api_server_flags=[*audit.flags, *NATIVE_API],
@@ -87,8 +88,6 @@ def control_plane(audit: Audit, request: pytest.FixtureRequest) -> Iterator[Clus
                 apply(client, item)
         client.close()
         yield cluster
-        if request.session.testsfailed > failed:
-            cluster.keep_logs(f"a test of {__name__} failed")
 
 
 @pytest.fixture(scope="module")
