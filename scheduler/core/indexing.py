@@ -60,7 +60,7 @@ def _held(state: State, pod: Pod, node: Node, resource: str) -> frozenset[int] |
     predicted: dict[str, Sequence[int]] = {}
     for uid in holders:
         gpus = _predicted(state, uid)
-        if gpus is not None and len(gpus) == holders[uid]:
+        if gpus is not None:
             predicted[uid] = gpus
     return devices.taken(node.annotations, holders, predicted)
 

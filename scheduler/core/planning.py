@@ -130,8 +130,8 @@ def _number(state: State, gang: Gang) -> int:
     if len(state.asks) >= _ASKS_KEPT:
         state.asks.clear()
         state.refused.clear()
-    # Members that keep off others by labels ask for something of their own.
-    own = gang.key if any(pod.anti_affinity for pod in pods) else None
+    # Of those that keep off others by labels no bottleneck is known, see `bottleneck.of`.
+    own = any(pod.anti_affinity for pod in pods)
     asked: Hashable = (_shape(gang), gang.priority, tuple(counted.items()), own)
     return state.asks.setdefault(asked, state.next_ask())
 
