@@ -10,7 +10,7 @@ from dataclasses import fields
 from importlib.util import find_spec
 from typing import Any
 
-from trainer import world
+from trainer import torchrun_numbers, world
 from trainer.errors import WorldError
 from trainer.settings import LaunchSettings, environment, flag, help_of
 
@@ -24,11 +24,16 @@ _NO_SCRIPT = "\0"
 
 
 def parser() -> argparse.ArgumentParser:
-    """torchrun's parser (its defaults come from `PET_*` at this moment) with our options."""
+    """torchrun's parser (its defaults come from `PET_*` at this moment) with our options.
+
+    Raises WorldError, naming the variable, for a number among the defaults that is none.
+    """
     from torch.distributed.run import get_args_parser
 
+    torchrun_numbers.check_flags(environment())
     found: argparse.ArgumentParser = get_args_parser()
     found.prog = "muster-train launch"
+    torchrun_numbers.bound(found, environment())
     group = found.add_argument_group("muster", "What torchrun does not know.")
     for item in fields(LaunchSettings):
         kind: dict[str, Any] = {"metavar": item.name.upper()}

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from trainer.numbers import SHOWN, is_whole
+
 GUIDE = "NCCL user guide, Environment variables"
 SYSTEM = f"{GUIDE}, System configuration"
 DEBUGGING = f"{GUIDE}, Debugging"
@@ -80,7 +82,7 @@ _LEVELS = {"LOC", "NVL", "PIX", "PXB", "PHB", "SYS"}
 
 
 def _no_level(value: str) -> bool:
-    return value not in _LEVELS and not value.isdecimal()
+    return value not in _LEVELS and not is_whole(value)
 
 
 HARMS: tuple[Harm, ...] = (
@@ -108,7 +110,7 @@ HARMS: tuple[Harm, ...] = (
     Harm(
         "NCCL_IB_TIMEOUT",
         "waits forever, so a lost peer becomes a hang instead of an error",
-        when=lambda value: value.isdecimal() and (int(value) == 0 or int(value) >= 32),
+        when=lambda value: is_whole(value) and not 0 < int(value) < 32,
     ),
     Harm(
         "NCCL_IB_GID_INDEX",
@@ -139,7 +141,7 @@ def found(env: Mapping[str, str]) -> list[str]:
         value = env.get(harm.variable, "")
         if value and harm.when(value) and harm.variable not in said:
             said[harm.variable] = (
-                f"{harm.variable}={value} {harm.what}; left as it is, but remove it unless your "
-                f"platform's own profile sets it [{harm.source}]"
+                f"{harm.variable}={value[:SHOWN]} {harm.what}; left as it is, but remove it unless "
+                f"your platform's own profile sets it [{harm.source}]"
             )
     return list(said.values())

@@ -14,10 +14,11 @@ import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from trainer.errors import WorldError
-from trainer.world import Env, LaunchWorld, checked, is_number, overlay, port, whole
+from trainer.numbers import is_whole
+from trainer.world import Env, LaunchWorld, checked, nodes, overlay, port, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def own_name(env: Env) -> str:
 def _plain(env: Env, _host: str) -> LaunchWorld:
     return LaunchWorld(
         "plain",
-        nnodes=env["NNODES"],
+        nnodes=_pods_said(env, "NNODES"),
         node_rank=whole(env, "NODE_RANK"),
         nproc_per_node=env.get("NPROC_PER_NODE"),
         **_master(env),
@@ -88,7 +89,15 @@ def _pytorchjob(env: Env, _host: str) -> LaunchWorld:
 
 
 def _volcano(env: Env, _host: str) -> LaunchWorld:
-    return _pod_ranks("volcano", env, whole(env, "WORLD_SIZE"))
+    return _pod_ranks("volcano", env, whole(env, "WORLD_SIZE", least=1))
+
+
+def _pods_said(env: Env, name: str) -> str | None:
+    """A variable's number of pods, as it is written."""
+    text = env.get(name)
+    if text:
+        nodes(text, name)
+    return text or None
 
 
 def _pod_ranks(launcher: str, env: Env, pods: int) -> LaunchWorld:
@@ -100,8 +109,8 @@ def _pods(env: Env) -> int:
     """Pods in a world of RANK and WORLD_SIZE without LOCAL_RANK. Kubeflow v1 counts processes
     in WORLD_SIZE and says how many a pod has by PET_NPROC_PER_NODE, where a word counts as one.
     """
-    size, each = whole(env, "WORLD_SIZE"), env.get("PET_NPROC_PER_NODE", "")
-    if not is_number(each) or int(each) < 1:
+    size, each = whole(env, "WORLD_SIZE", least=1), env.get("PET_NPROC_PER_NODE", "")
+    if not is_whole(each, 1):
         return size
     if size % int(each):
         raise WorldError(f"WORLD_SIZE={size} is no multiple of PET_NPROC_PER_NODE={each}")
@@ -112,7 +121,7 @@ def _leaderworkerset(env: Env, _host: str) -> LaunchWorld:
     """One group of the set is one gang; the leader has index 0."""
     return LaunchWorld(
         "leaderworkerset",
-        nnodes=env["LWS_GROUP_SIZE"],
+        nnodes=_pods_said(env, "LWS_GROUP_SIZE"),
         node_rank=whole(env, "LWS_WORKER_INDEX"),
         nproc_per_node=env.get("NPROC_PER_NODE"),
         **_master(env, env["LWS_LEADER_ADDRESS"]),
@@ -125,24 +134,24 @@ def _jobset(env: Env, _host: str) -> LaunchWorld:
     """
     name, role = env["JOBSET_NAME"], env["REPLICATED_JOB_NAME"]
     index, job = whole(env, "JOB_COMPLETION_INDEX", 0), whole(env, "JOB_INDEX", 0)
-    nodes, jobs = env.get("NNODES"), env.get("REPLICATED_JOB_REPLICAS")
+    pods, jobs = _pods_said(env, "NNODES"), _pods_said(env, "REPLICATED_JOB_REPLICAS")
     return LaunchWorld(
         "jobset",
-        nnodes=nodes or (jobs if index == 0 else None),
-        node_rank=job * _pods_of_each_job(nodes, jobs, job) + index,
+        nnodes=pods or (jobs if index == 0 else None),
+        node_rank=job * _pods_of_each_job(pods, jobs, job) + index,
         nproc_per_node=env.get("NPROC_PER_NODE"),
         **_master(env, f"{name}-{role}-0-0.{name}"),
     )
 
 
-def _pods_of_each_job(nodes: str | None, jobs: str | None, job: int) -> int:
+def _pods_of_each_job(said: str | None, jobs: str | None, job: int) -> int:
     if job == 0:
         return 0
-    if nodes is None or jobs is None:
+    if said is None or jobs is None:
         return 1
-    pods, each = whole({"NNODES": nodes}, "NNODES"), whole({"JOBS": jobs}, "JOBS")
-    if each < 1 or pods % each:
-        raise WorldError(f"NNODES={nodes} pods in REPLICATED_JOB_REPLICAS={jobs} jobs: want as "
+    pods, each = nodes(said, "NNODES")[1], nodes(jobs, "REPLICATED_JOB_REPLICAS")[1]
+    if pods % each:
+        raise WorldError(f"NNODES={said} pods in REPLICATED_JOB_REPLICAS={jobs} jobs: want as "
                          "many pods in each")  # fmt: skip
     return pods // each
 
@@ -151,7 +160,7 @@ def _indexed_job(env: Env, host: str) -> LaunchWorld:
     index = whole(env, "JOB_COMPLETION_INDEX")
     return LaunchWorld(
         "indexed-job",
-        nnodes=env.get("NNODES"),
+        nnodes=_pods_said(env, "NNODES"),
         node_rank=index,
         nproc_per_node=env.get("NPROC_PER_NODE"),
         **_master(env, _first_pod(host, index)),
@@ -164,28 +173,36 @@ def _first_pod(host: str, index: int) -> str | None:
     return f"{found[1]}-0{found[2] or ''}" if found else None
 
 
+class _MpiNames(NamedTuple):
+    """One MPI's variables."""
+
+    size: str
+    rank: str
+    local_size: str
+
+
+_OMPI = _MpiNames(*(f"OMPI_COMM_WORLD_{name}" for name in ("SIZE", "RANK", "LOCAL_SIZE")))
+_PMI = _MpiNames("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS")
+
+
 def _open_mpi(env: Env, _host: str) -> LaunchWorld:
-    return _mpi(env, "OMPI_COMM_WORLD_")
-
-
-def _mpi(env: Env, prefix: str) -> LaunchWorld:
-    """mpirun started this launcher: once in each pod, or there would be workers of workers."""
-    size, rank = whole(env, f"{prefix}SIZE"), whole(env, f"{prefix}RANK")
-    local = whole(env, f"{prefix}LOCAL_SIZE", 1)
-    if local > 1:
-        raise WorldError(
-            f"mpirun starts {local} launchers in this pod ({prefix}LOCAL_SIZE={local}), and each "
-            "would start workers; run one a node (-npernode 1), or run the script itself"
-        )
-    return LaunchWorld("mpi", nnodes=str(size), node_rank=rank, **_master(env))
+    return _mpi(env, _OMPI)
 
 
 def _hydra(env: Env, _host: str) -> LaunchWorld:
-    names = {
-        "MPI_SIZE": "PMI_SIZE", "MPI_RANK": "PMI_RANK", "MPI_LOCAL_SIZE": "MPI_LOCALNRANKS",
-    }  # fmt: skip
-    said = {name: env[source] for name, source in names.items() if env.get(source)}
-    return _mpi({**env, **said}, "MPI_")
+    return _mpi(env, _PMI)
+
+
+def _mpi(env: Env, names: _MpiNames) -> LaunchWorld:
+    """mpirun started this launcher: once in each pod, or there would be workers of workers."""
+    size, rank = whole(env, names.size, least=1), whole(env, names.rank)
+    local = whole(env, names.local_size, 1)
+    if local > 1:
+        raise WorldError(
+            f"mpirun starts {local} launchers in this pod ({names.local_size}={local}), and each "
+            "would start workers; run one a node (-npernode 1), or run the script itself"
+        )
+    return LaunchWorld("mpi", nnodes=str(size), node_rank=rank, **_master(env))
 
 
 def _master(env: Env, otherwise: str | None = None) -> _Master:
@@ -234,7 +251,7 @@ def _pet(env: Env) -> LaunchWorld:
     said = env.get("PET_MASTER_PORT")
     return LaunchWorld(
         "torchrun",
-        nnodes=env.get("PET_NNODES"),
+        nnodes=_pods_said(env, "PET_NNODES"),
         node_rank=whole(env, "PET_NODE_RANK") if env.get("PET_NODE_RANK") else None,
         nproc_per_node=env.get("PET_NPROC_PER_NODE"),
         master_addr=env.get("PET_MASTER_ADDR"),

@@ -11,6 +11,7 @@ from trainer import harms, hints, launchers, nccl, pod_annotations, probe, world
 from trainer.backend import Backend, Devices, choose_backend, devices_of
 from trainer.facts import Machine
 from trainer.hints import FoundHint, Hint
+from trainer.numbers import is_whole
 from trainer.routes import outgoing
 from trainer.settings import HintSource, LaunchSettings
 
@@ -157,7 +158,7 @@ def _gang_to_agree(
 def local_processes(pods: world.LaunchWorld, devices: Devices) -> int:
     """Workers of this pod; `gpu` means one a device, `auto` that or one a CPU, as in torchrun."""
     text = pods.nproc_per_node or "1"
-    if text.isdecimal():
+    if is_whole(text, 1):
         return int(text)
     if text in ("gpu", "auto", "xpu") and (devices.cuda or devices.gaudi):
         return devices.cuda or devices.gaudi

@@ -13,6 +13,7 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trainer import numbers
 from trainer.errors import SettingsError
 
 S = TypeVar("S", bound="Settings")
@@ -80,19 +81,18 @@ def _convert(item: Field[Any], origin: str, raw: object) -> object:
     try:
         return _CONVERTERS[str(item.type).removesuffix(" | None")](raw)
     except ValueError as error:
-        raise SettingsError(f"{origin}={raw!r}: {error}") from None
+        raise SettingsError(f"{origin}={numbers.shown(raw)}: {error}") from None
 
 
 def _integer(raw: str) -> int:
-    try:
-        return int(raw)
-    except ValueError:
-        raise ValueError("want a whole number") from None
+    if not numbers.is_whole(raw, -numbers.MOST, numbers.MOST):
+        raise ValueError("want a whole number")
+    return int(raw)
 
 
 def _number(raw: str) -> float:
     try:
-        return float(raw)
+        return numbers.decimal(raw, -numbers.MOST)
     except ValueError:
         raise ValueError("want a number") from None
 
@@ -119,17 +119,20 @@ _CONVERTERS: dict[str, Callable[[str], object]] = {
 def one_of(name: str, value: str | None, words: tuple[str | None, ...]) -> None:
     if value not in words:
         known = ", ".join(word for word in words if word)
-        raise SettingsError(f"{flag(name)} ({variable(name)}) is {value!r}; want one of {known}")
+        said = numbers.shown(value)
+        raise SettingsError(f"{flag(name)} ({variable(name)}) is {said}; want one of {known}")
 
 
 def at_least(name: str, value: float, least: int) -> None:
     if not value >= least:
-        raise SettingsError(f"{flag(name)} ({variable(name)}) is {value}; want {least} or more")
+        said = numbers.shown(value)
+        raise SettingsError(f"{flag(name)} ({variable(name)}) is {said}; want {least} or more")
 
 
 def at_most(name: str, value: float, most: int) -> None:
     if not value <= most:
-        raise SettingsError(f"{flag(name)} ({variable(name)}) is {value}; want {most} or less")
+        said = numbers.shown(value)
+        raise SettingsError(f"{flag(name)} ({variable(name)}) is {said}; want {most} or less")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +255,18 @@ class LaunchSettings(Settings):
         one_of("backend", self.backend, ("nccl", "gloo", "hccl", "mpi", None))
         one_of("rdma", self.rdma, ("auto", "expected", "required"))
         at_least("grace", self.grace, 2)
-        at_least("flight_recorder", self.flight_recorder, 0)
+        for name in ("flight_recorder", "metrics_port"):
+            at_least(name, getattr(self, name), 0)
+        for name, most in _MOST_OF_LAUNCH.items():
+            at_most(name, getattr(self, name), most)
+
+
+_MOST_OF_LAUNCH = {
+    "reach_timeout": numbers.YEAR_S,
+    "grace": numbers.YEAR_S,
+    "metrics_port": 65_535,
+    "flight_recorder": 10_000_000,
+}
 
 
 @dataclass(frozen=True)
@@ -289,3 +303,13 @@ class PreflightSettings(Settings):
             at_least(name, getattr(self, name), 1)
         for name in ("deadline", "timeout", "min_gbps", "min_share", "min_allreduce_gbps"):
             at_least(name, getattr(self, name), 0)
+        for name, most in _MOST_OF_PREFLIGHT.items():
+            at_most(name, getattr(self, name), most)
+
+
+_MOST_OF_PREFLIGHT = {
+    "deadline": numbers.YEAR_S,
+    "timeout": numbers.YEAR_S,
+    "size_mib": 65_536,
+    "repeats": 1_000_000,
+}

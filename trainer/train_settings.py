@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainer import numbers
 from trainer.settings import Settings, at_least, at_most, one_of, text
 
 
@@ -186,7 +187,6 @@ class TrainSettings(Settings):
 
 _COUNTS = ("global_batch", "hidden", "keep", "threads", "timeout", "init_timeout")
 
-_YEAR_S = 366 * 24 * 3600
 _MOST = {
     # Sizes beyond which the system gives out, in threads, processes or memory, before torch does.
     "threads": 1024,
@@ -195,8 +195,8 @@ _MOST = {
     "bucket_mib": 1_048_576,
     # The sampler multiplies the seed by a million, and torch takes 64 bits.
     "seed": 10**12,
-    "timeout": _YEAR_S,
-    "init_timeout": _YEAR_S,
+    "timeout": numbers.YEAR_S,
+    "init_timeout": numbers.YEAR_S,
     **dict.fromkeys(
         ("steps", "checkpoint_every", "log_every", "local_every", "local_warmup", "micro_batch"),
         10**12,

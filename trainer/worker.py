@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainer.errors import WorldError
+from trainer.numbers import shown
 from trainer.world import DEFAULT_PORT, Env, address, port, whole
 
 
@@ -88,8 +89,8 @@ def _speaks(env: Env, names: _Names) -> bool:
 
 def _check_alone(env: Env) -> None:
     """A process of several that takes itself for the only one would train a model of its own."""
-    size = env.get("WORLD_SIZE", "")
-    if size.isdecimal() and int(size) > 1:
+    size = env.get("WORLD_SIZE")
+    if size and whole(env, "WORLD_SIZE") > 1:
         raise WorldError(
             f"WORLD_SIZE={size}, but RANK is not set; start this process through "
             "muster-train launch, or set both"
@@ -97,8 +98,8 @@ def _check_alone(env: Env) -> None:
     for name in _PODS:
         if env.get(name, "") not in ("", "1", "1:1"):
             raise WorldError(
-                f"{name}={env[name]}, but this process has no RANK: it would train alone; start "
-                "it through muster-train launch (or torchrun)"
+                f"{name}={shown(env[name])}, but this process has no RANK: it would train alone; "
+                "start it through muster-train launch (or torchrun)"
             )
 
 

@@ -11,14 +11,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from trainer import numbers
 from trainer.errors import WorldError
+from trainer.numbers import MOST_PODS, is_whole, shown
 
 Env = Mapping[str, str]
 
 DEFAULT_PORT = 29500
-MOST_DIGITS = 9
-"""Of a number in a variable; Python itself refuses those of thousands with an error of its own."""
-
 FLEXIBLE = ("auto", "gpu", "cpu", "xpu")
 """Words of torchrun for one process a device."""
 
@@ -39,11 +38,11 @@ class LaunchWorld:
 
     @property
     def min_nodes(self) -> int:
-        return _nodes(self.nnodes or "1")[0]
+        return nodes(self.nnodes or "1", "--nnodes")[0]
 
     @property
     def max_nodes(self) -> int:
-        return _nodes(self.nnodes or "1")[1]
+        return nodes(self.nnodes or "1", "--nnodes")[1]
 
     @property
     def elastic(self) -> bool:
@@ -118,31 +117,37 @@ def address(text: str, origin: str) -> tuple[str, int | None]:
         return bare, None
     found = re.fullmatch(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^\[\]:/\s]+))(?::(?P<port>\d+))?", bare)
     if found is None or (found["v6"] and not _is_ipv6(found["v6"])):
-        raise WorldError(f"{origin}={text!r}: want a host name or an address, and no path")
+        raise WorldError(f"{origin}={shown(text)}: want a host name or an address, and no path")
     host = found["v6"] or found["host"].rstrip(".")
     return host, port(found["port"], origin) if found["port"] else None
 
 
-def is_number(text: str) -> bool:
-    """Whether it is a whole number of a size that anything here may have."""
-    return text.isdecimal() and len(text) <= MOST_DIGITS
-
-
 def port(text: str, origin: str) -> int:
     """A TCP port. Raises WorldError, naming the variable."""
-    if not is_number(text) or not 1 <= int(text) <= 65535:
-        raise WorldError(f"{origin}={text[:80]!r}: want a port, a whole number of 1 to 65535")
-    return int(text)
+    return _number(text, origin, 1, 65535)
 
 
-def whole(env: Env, name: str, default: int | None = None) -> int:
+def whole(env: Env, name: str, default: int | None = None, *, least: int = 0) -> int:
     """A variable's whole number. Raises WorldError, naming it."""
     text = env.get(name) or ("" if default is None else str(default))
-    if not is_number(text):
-        raise WorldError(
-            f"{name}={text[:80]!r}: want a whole number of {MOST_DIGITS} digits at most"
-        )
-    return int(text)
+    return _number(text, name, least)
+
+
+def nodes(text: str, origin: str) -> tuple[int, int]:
+    """Least and most pods of `N` or `MIN:MAX`. Raises WorldError, naming the variable."""
+    least, _, most = text.partition(":")
+    if is_whole(least, 1) and is_whole(most if ":" in text else least, int(least)):
+        return int(least), int(most or least)
+    raise WorldError(
+        f"{origin}={shown(text)}: want a number of pods, N or MIN:MAX with 1 <= MIN <= MAX"
+    )
+
+
+def _number(text: str, origin: str, least: int = 0, most: int = MOST_PODS) -> int:
+    try:
+        return numbers.whole(text, least, most)
+    except ValueError as error:
+        raise WorldError(f"{origin}={shown(text)}: {error}") from None
 
 
 def _is_ipv6(text: str) -> bool:
@@ -165,9 +170,9 @@ def _with_plain_address(world: LaunchWorld) -> LaunchWorld:
 
 def _check_processes(world: LaunchWorld) -> None:
     text = world.nproc_per_node
-    if text and text not in FLEXIBLE and not (is_number(text) and int(text)):
+    if text and text not in FLEXIBLE and not is_whole(text, 1):
         raise WorldError(
-            f"{text[:80]!r} processes per pod (PET_NPROC_PER_NODE, NPROC_PER_NODE or "
+            f"{shown(text)} processes per pod (PET_NPROC_PER_NODE, NPROC_PER_NODE or "
             f"--nproc-per-node): want a whole number from 1, or one of {', '.join(FLEXIBLE)}"
         )
 
@@ -183,13 +188,3 @@ def _check_static(world: LaunchWorld) -> None:
             f"{world.nnodes} pods, but nothing says where the first one is; set MASTER_ADDR, pass "
             "--master-addr, or use --rdzv-backend c10d with --rdzv-endpoint"
         )
-
-
-def _nodes(text: str) -> tuple[int, int]:
-    """`N` or `MIN:MAX`."""
-    found = re.fullmatch(r"(\d{1,9})(?::(\d{1,9}))?", text)
-    least = int(found[1]) if found else 0
-    most = int(found[2] or found[1]) if found else 0
-    if not 1 <= least <= most:
-        raise WorldError(f"number of pods {text[:80]!r}: want N or MIN:MAX with 1 <= MIN <= MAX")
-    return least, most
