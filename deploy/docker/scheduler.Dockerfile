@@ -4,7 +4,9 @@
 # one that it was made from: --build-arg PYTHON=python:3.13-slim@sha256:…
 ARG PYTHON=python:3.13-slim
 FROM ${PYTHON} AS packages
-COPY locks/scheduler.txt /tmp/lock.txt
+# --build-arg LOCK=otel adds what traces need (docs/observability.md): 9 MB more.
+ARG LOCK=scheduler
+COPY locks/${LOCK}.txt /tmp/lock.txt
 # What is removed is never imported, and was a quarter of all: 197 MB became 144.
 RUN python -m pip install --no-cache-dir --no-compile --require-hashes --only-binary=:all: \
     --target=/packages -r /tmp/lock.txt \

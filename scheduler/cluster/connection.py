@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from scheduler.cluster import mirror, snapshot
 from scheduler.cluster.actuator import ClusterActuator
@@ -20,6 +22,9 @@ from scheduler.service import Fence, Metrics, Recorder, Service
 from scheduler.service.access import Access
 from scheduler.settings import Settings
 
+if TYPE_CHECKING:
+    from scheduler.service.tracing import Tracing
+
 STOP_S = 5.0
 """Seconds for the watches to end, and as much again for the writes under way."""
 
@@ -35,7 +40,7 @@ class Connection:
     does not answer is no error: it is waited for, and the service says so until it is ready.
 
     With ``lease``, NAMESPACE/NAME, the service acts only while the kube-scheduler of the host
-    ``identity`` holds that Lease.
+    ``identity`` holds that Lease. With ``tracing``, calls and requests are traced.
     """
 
     def __init__(
@@ -46,6 +51,7 @@ class Connection:
         *,
         lease: str = "",
         identity: str = "",
+        tracing: Tracing | None = None,
     ) -> None:
         name = lease_name(lease) if lease else None
         self._transport = Transport(
@@ -54,7 +60,8 @@ class Connection:
         self._leadership = name and Leadership(self._transport, name, identity)
         leads: Callable[[], bool] = self._leadership.holds if self._leadership else _always
         pods, metrics = mirror.pods(), Metrics()
-        actuator = ClusterActuator(
+        make_actuator, make_service = _makers(tracing, lambda uid: self.service.gang_of(uid))
+        actuator = make_actuator(
             self._transport,
             pods,
             metrics,
@@ -65,7 +72,7 @@ class Connection:
         groups = GroupStatus(self._transport, pods, lambda key: self._view.resource_of(key))
         kept = KeptActuator(StatusActuator(actuator, groups), keeping)
         self._fence = Fence(kept, leads)
-        self.service = Service(
+        self.service: Service = make_service(
             settings,
             self._fence if name else kept,
             metrics=metrics,
@@ -75,7 +82,7 @@ class Connection:
             on_start=groups.started,
             leader=lambda: self._leadership.holder if self._leadership else "",
         )
-        self._view = View(
+        self._view: View = View(
             self._transport,
             self.service,
             pods=pods,
@@ -138,6 +145,21 @@ class Elected:
     def hindered(self, reason: str) -> None:
         """Nobody can say who leads."""
         self._service.hindered(reason)
+
+
+def _makers(
+    tracing: Tracing | None, gang_of: Callable[[str], str]
+) -> tuple[Callable[..., ClusterActuator], Callable[..., Service]]:
+    """Both as they are, or traced. Without traces nothing of theirs is imported or called."""
+    if tracing is None:
+        return ClusterActuator, Service
+    from scheduler.cluster.traced import TracedActuator
+    from scheduler.service.traced import TracedService
+
+    return (
+        partial(TracedActuator, tracing=tracing, gang_of=gang_of),
+        partial(TracedService, tracing=tracing),
+    )
 
 
 def _always() -> bool:

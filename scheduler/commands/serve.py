@@ -138,21 +138,29 @@ def _run(
 
     from scheduler.api import ServerError, run
     from scheduler.cluster import Connection
+    from scheduler.commands.traces import traces
     from scheduler.service import Recorder
 
     log = logging.getLogger(__name__)
     recorder = None if record is None else Recorder(settings, lambda line: _append(record, line))
-    connection = Connection(
-        settings, kubeconfig, recorder, lease=election.lease, identity=election.identity
-    )
-    log.info("the API server is %s; schedulerNames: %s", connection.host, settings.scheduler_names)
-    try:
-        with connection as service:
-            access = connection.access() if where.authenticate else None
-            run(service, *where.verbs, _listening, where.views, access)
-    except ServerError as error:
-        typer.echo(f"muster serve: {error}", err=True)
-        raise typer.Exit(BAD_ADDRESS) from error
+    with traces() as tracing:
+        connection = Connection(
+            settings,
+            kubeconfig,
+            recorder,
+            lease=election.lease,
+            identity=election.identity,
+            tracing=tracing,
+        )
+        names = settings.scheduler_names
+        log.info("the API server is %s; schedulerNames: %s", connection.host, names)
+        try:
+            with connection as service:
+                access = connection.access() if where.authenticate else None
+                run(service, *where.verbs, _listening, where.views, access)
+        except ServerError as error:
+            typer.echo(f"muster serve: {error}", err=True)
+            raise typer.Exit(BAD_ADDRESS) from error
     log.info("stopped")
 
 

@@ -47,6 +47,10 @@ class CoreEngine:
         """Whether the pod was seen."""
         return engine.knows(self._state, uid)
 
+    def gang_of(self, uid: str) -> str:
+        """The gang that the pod is a member of."""
+        return str(self._state.gang_of.get(uid) or "")
+
     def gangs(self) -> list[dict[str, Any]]:
         """Every gang; who gets a row must not change it."""
         return self._gangs.all(self._state)

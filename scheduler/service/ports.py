@@ -63,6 +63,9 @@ class Engine(Protocol):
     def knows(self, uid: str) -> bool:
         """Whether the pod was seen. Called without the lock, so it is one dictionary look-up."""
 
+    def gang_of(self, uid: str) -> str:
+        """The name of the pod's gang; "" = none. Called without the lock, as ``knows``."""
+
     def gangs(self) -> list[dict[str, Any]]:
         """Every gang, for people."""
 

@@ -207,6 +207,10 @@ class Service:
         """Whether the engine has seen the pod, so that a request's own copy need not be decoded."""
         return self._runner.engine.knows(uid)
 
+    def gang_of(self, uid: str) -> str:
+        """The name of the pod's gang, for logs and traces; "" if it has none that is known."""
+        return self._runner.engine.gang_of(uid)
+
     def filter(self, ref: PodRef, names: Sequence[str], pod: PodSource) -> FilterReply:
         """Which of the offered nodes the pod may use. Always an answer, within the lock wait."""
         if len(names) == 1:

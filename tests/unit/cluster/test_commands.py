@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import queue
-import re
 import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,22 +17,10 @@ import yaml
 from typer.testing import CliRunner
 
 from cluster.fake_apiserver import NODES, FakeApi, node, pod, until
+from cluster.serving import PATIENCE_S, Serving, muster
 from scheduler import __version__, cli
 from scheduler.commands.kube_config import render
 from scheduler.errors import SettingsError
-
-PATIENCE_S = 60.0
-
-
-def muster(*arguments: str) -> subprocess.Popen[str]:
-    environment = {key: value for key, value in os.environ.items() if "MUSTER" not in key}
-    return subprocess.Popen(
-        [sys.executable, "-m", "scheduler", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
 
 
 def ended(*arguments: str) -> tuple[int, str]:
@@ -44,45 +28,6 @@ def ended(*arguments: str) -> tuple[int, str]:
     process = muster(*arguments)
     _, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, err
-
-
-class Serving:
-    """``muster serve`` in a process of its own."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.process = muster("serve", "--port", "0", *arguments)
-        self.lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.said: list[str] = []
-        assert self.process.stderr is not None
-        self._reader = threading.Thread(target=self._read, args=(self.process.stderr,))
-        self._reader.start()
-
-    def url(self) -> str:
-        while True:
-            line = self.lines.get(timeout=PATIENCE_S)
-            found = re.search(r"listening on (http://[\d.:]+)", line)
-            if found:
-                return found[1]
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        status = self.process.wait(PATIENCE_S)
-        self._reader.join()
-        return status
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self._reader.join()
-        for pipe in (self.process.stdout, self.process.stderr):
-            assert pipe is not None
-            pipe.close()
-
-    def _read(self, pipe: Any) -> None:
-        for line in pipe:
-            self.said.append(line)
-            self.lines.put(line)
 
 
 @pytest.fixture

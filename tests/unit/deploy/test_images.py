@@ -28,7 +28,16 @@ def _instructions(path: Path) -> list[tuple[str, str]]:
 def _copied(path: Path) -> list[str]:
     """Sources of COPY in the repository."""
     words = [rest.split() for name, rest in _instructions(path) if name == "COPY"]
-    return [source for parts in words if "--from=packages" not in parts for source in parts[:-1]]
+    named = [source for parts in words if "--from=packages" not in parts for source in parts[:-1]]
+    return [source.replace("${LOCK}", lock) for source in named for lock in _locks(path, source)]
+
+
+def _locks(path: Path, source: str) -> list[str]:
+    """What the argument LOCK may say; the first is what it says by itself."""
+    if "${LOCK}" not in source:
+        return [""]
+    (stated,) = [rest for name, rest in _instructions(path) if rest.startswith("LOCK=")]
+    return [stated.removeprefix("LOCK="), "otel"]
 
 
 def test_there_is_an_image_for_the_scheduler_and_one_for_the_trainer() -> None:
@@ -49,11 +58,24 @@ def test_what_is_copied_exists_and_reaches_the_builder(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
 def test_every_package_comes_from_the_lock_with_its_hash(path: Path) -> None:
     installs = [rest for name, rest in _instructions(path) if "pip install" in rest]
-    (lock,) = [source for source in _copied(path) if source.startswith("locks/")]
+    lock, *others = [source for source in _copied(path) if source.startswith("locks/")]
 
     assert len(installs) == 1
     assert "--require-hashes" in installs[0]
     assert lock == f"locks/{path.name.partition('.')[0]}.txt"
+    for other in others:
+        assert _pinned(lock).items() <= _pinned(other).items(), "it only adds"
+
+
+def _pinned(lock: str) -> dict[str, str]:
+    return dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / lock).read_text(), re.MULTILINE))
+
+
+def test_traces_are_no_part_of_the_image_unless_asked_for() -> None:
+    extra = _pinned("locks/otel.txt").keys() - _pinned("locks/scheduler.txt").keys()
+
+    assert {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"} <= extra
+    assert not any("torch" in name or "grpc" in name for name in extra)
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)

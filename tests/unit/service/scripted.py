@@ -82,6 +82,9 @@ class ScriptedEngine:
     def knows(self, uid: str) -> bool:
         return uid in self.seen
 
+    def gang_of(self, uid: str) -> str:
+        return "t/a" if uid in self.seen else ""
+
     def gangs(self) -> list[dict[str, Any]]:
         return self.gang_list
 
