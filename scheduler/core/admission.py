@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from scheduler.core import backfill, bottleneck, ending, planning, starting
+from scheduler.core import backfill, bottleneck, ending, indexing, planning, starting
 from scheduler.core.gang import Gang, Reason, Refusal, Stage, Status
 from scheduler.core.judging import can_complete, judge_again
 from scheduler.core.queue import order
@@ -195,7 +195,7 @@ def _claim(state: State, found: Plan) -> list[str]:
     """Book a plan's room until the other plans are made."""
     keys = []
     for pod, node in zip((*found.pods, *found.ghosts), found.nodes, strict=True):
-        key = f"tentative/{pod.uid}"
+        key = indexing.TENTATIVE + pod.uid
         state.ledger.put(key, node, pod.requests, pod.constraints.ports)
         keys.append(key)
     return keys

@@ -11,22 +11,63 @@ from scheduler.model import Node, Pod
 INDEXED = ("nvidia.com/gpu", "amd.com/gpu")
 """Resources whose devices the agent numbers; slices and shared GPUs are not among them."""
 
+TENTATIVE = "tentative/"
+"""Prefix of a pod's uid where its room is booked only until other plans are made."""
+
 
 def gpus_for(state: State, pod: Pod, name: str) -> tuple[int, ...] | None:
     """The predicted indexes on a node; None where they are not known, which is most often.
 
-    A prediction, since the kubelet chooses: nothing is kept from a pod because of it.
+    A prediction, since the kubelet chooses: nothing is kept from a pod because of it, unless it
+    asks for an exact assignment (`exactness`).
     """
     node = state.node(name)
     wanted = [resource for resource in pod.requests if _is_indexed(state, pod, resource)]
-    if node is None or devices.TOPOLOGY_KEY not in node.annotations or len(wanted) != 1:
+    if node is None or len(wanted) != 1 or _table_fault(node, wanted[0]):
         return None
-    resource = wanted[0]
+    held = _held(state, node, wanted[0], pod.uid)
+    count = pod.requests[wanted[0]]
+    return None if held is None else devices.predict(node.annotations, held, count)
+
+
+def unknown(state: State, name: str, resource: str, *, empty: bool = False) -> str:
+    """Why it cannot be told which accelerators of a node are free; "" if it can.
+
+    ``empty``: as if none were taken.
+    """
+    node = state.node(name)
+    if node is None:
+        return "it is not known"
+    if fault := _table_fault(node, resource):
+        return fault
     found = devices.parse_annotation(node.annotations[devices.TOPOLOGY_KEY])
-    if found is None or node.allocatable.get(resource) != found.matrix.gpus:
-        return None
-    held = _held(state, pod, node, resource)
-    return None if held is None else devices.predict(node.annotations, held, pod.requests[resource])
+    if found is not None and found.matrix.mig:
+        return "some are split into MIG instances"
+    if empty or _held(state, node, resource, "") is not None:
+        return ""
+    return "pods there have some of which nobody says which"
+
+
+def is_nameable(state: State, pod: Pod, node: Node, gpus: Sequence[int] | None) -> bool:
+    """Whether a pod can be bound as it asks: it takes any accelerators, or these can be named."""
+    if not is_exact(pod) or not state.accelerators(pod):
+        return True
+    found = devices.parse_annotation(node.annotations.get(devices.TOPOLOGY_KEY, ""))
+    return bool(gpus) and found is not None and max(gpus or ()) < found.matrix.gpus
+
+
+def _table_fault(node: Node, resource: str) -> str:
+    """Why the agent's table does not number the accelerators of a node; "" if it does."""
+    text = node.annotations.get(devices.TOPOLOGY_KEY)
+    if text is None:
+        return f"no agent has published {devices.TOPOLOGY_KEY}"
+    found = devices.parse_annotation(text)
+    if found is None:
+        return f"{devices.TOPOLOGY_KEY} cannot be read"
+    have = node.allocatable.get(resource, 0)
+    if have == found.matrix.gpus:
+        return ""
+    return f"it offers {have} {resource} and its agent counts {found.matrix.gpus}"
 
 
 def _is_indexed(state: State, pod: Pod, resource: str) -> bool:
@@ -50,12 +91,16 @@ def visible_devices(node: Node, gpus: Sequence[int]) -> str:
     return ",".join(uuids[gpu] if uuids else str(gpu) for gpu in gpus)
 
 
-def _held(state: State, pod: Pod, node: Node, resource: str) -> frozenset[int] | None:
-    """Indexes that others on the node have or are predicted to get; None if that is not known."""
+def _held(state: State, node: Node, resource: str, but: str) -> frozenset[int] | None:
+    """Indexes that pods on the node have or are predicted to get; None if that is not known.
+
+    One pod does not count, ``but``; nor do those whose seats are only tried (`TENTATIVE`) and that
+    will be told theirs before they are bound.
+    """
     holders = {
         uid: claim.resources[resource]
         for uid, claim in state.ledger.claims(node.name).items()
-        if uid != pod.uid and claim.resources.get(resource)
+        if uid != but and claim.resources.get(resource) and not _is_told_later(state, uid)
     }
     predicted: dict[str, Sequence[int]] = {}
     for uid in holders:
@@ -63,6 +108,11 @@ def _held(state: State, pod: Pod, node: Node, resource: str) -> frozenset[int] |
         if gpus is not None:
             predicted[uid] = gpus
     return devices.taken(node.annotations, holders, predicted)
+
+
+def _is_told_later(state: State, key: str) -> bool:
+    pod = state.pods.get(key.removeprefix(TENTATIVE)) if key.startswith(TENTATIVE) else None
+    return pod is not None and is_exact(pod)
 
 
 def _predicted(state: State, uid: str) -> tuple[int, ...] | None:

@@ -19,6 +19,8 @@ class Kind:
     constraints: Constraints
     keeps_off_itself: bool = False
     """Whether two of them may not share a node, by their own required anti-affinity."""
+    exact: bool = False
+    """Whether they take the very accelerators that Muster chooses, and no others."""
 
     @property
     def one_a_node(self) -> bool:
@@ -34,11 +36,12 @@ class Kind:
 
 def kind_of(pod: Pod, models: tuple[str, ...] = ()) -> Kind:
     """What placement sees of a pod; ``models`` are GPU models for one that names none itself."""
-    stated = pod.declaration.options.gpu_required if pod.declaration else ()
+    options = pod.declaration.options if pod.declaration else None
     constraints = pod.constraints
-    if wanted := stated or models:
+    if wanted := (options.gpu_required if options else ()) or models:
         constraints = replace(constraints, models=wanted)
-    return Kind(tuple(sorted(pod.requests.items())), constraints, _keeps_off_itself(pod))
+    exact = bool(options and options.exact_gpus)
+    return Kind(tuple(sorted(pod.requests.items())), constraints, _keeps_off_itself(pod), exact)
 
 
 def _keeps_off_itself(pod: Pod) -> bool:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from scheduler.core import admission, backfill, booking, health, planning, roster, starting
+from scheduler.core import (
+    admission,
+    backfill,
+    booking,
+    health,
+    indexing,
+    planning,
+    roster,
+    starting,
+)
 from scheduler.core.capacity import usable
 from scheduler.core.gang import Gang, Reason, Seat, Stage, Status
 from scheduler.core.judging import can_complete, judge, terms_of
@@ -131,7 +140,7 @@ def _forget(turn: Turn, gang: Gang) -> None:
     _give_up_seats(turn, gang.memory.lost)
     _give_up_seats(turn, gang.memory.ahead)
     del state.gangs[gang.key]
-    for index in (state.wanting, state.partnered, state.broken):
+    for index in (state.wanting, state.partnered, state.broken, state.choosy):
         index.pop(gang.key, None)
     state.schedule(gang.key, None)
 
@@ -192,7 +201,9 @@ def _is_usable(state: State, uid: str) -> bool:
     if uid in state.binding:
         return True
     node = state.node(reservation.node)
-    return node is not None and usable(pod.constraints, node) and not state.ledger.over(node.name)
+    if node is None or not usable(pod.constraints, node) or state.ledger.over(node.name):
+        return False
+    return indexing.is_nameable(state, pod, node, reservation.gpus)
 
 
 def _update_memory(turn: Turn, gang: Gang, before: Stage | None) -> None:
@@ -227,7 +238,10 @@ def _give_up_seats(turn: Turn, seats: list[Seat]) -> None:
 def _update_index(state: State, gang: Gang) -> None:
     wants = gang.stage in (Stage.QUEUED, Stage.BROKEN, Stage.RUNNING)
     wants = wants or (gang.stage is Stage.STARTING and planning.missing(gang) > 0)
-    _list_if(wants and gang.count(Status.WAITING) > len(gang.reserved), state.wanting, gang)
+    wants = wants and gang.count(Status.WAITING) > len(gang.reserved)
+    _list_if(wants, state.wanting, gang)
+    exact = any(options.exact_gpus for options in gang.declared)
+    _list_if(wants and exact, state.choosy, gang)
     _list_if(gang.memory.lost or gang.memory.ahead, state.broken, gang)
     _list_if(gang.partners, state.partnered, gang)
 

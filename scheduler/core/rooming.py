@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scheduler.core import exactness
 from scheduler.core.booking import given_up
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.gang import Gang, Status
@@ -150,8 +151,9 @@ def fits_of(state: State, kind: Kind, room: Room) -> Ints:
 def usable_rows(state: State, kind: Kind, room: Room) -> Bools:
     """Per row whether a member of this kind may go there at all, resources aside."""
     usable = room.open & state.ledger.mask(kind.constraints)
-    ports = kind.constraints.ports
-    return usable & state.ledger.without_ports(ports) if ports else usable
+    if ports := kind.constraints.ports:
+        usable = usable & state.ledger.without_ports(ports)
+    return exactness.assignable(state, kind, room.frame, room.free, usable)
 
 
 def accelerated(state: State, frame: Frame) -> Bools:

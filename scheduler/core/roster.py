@@ -28,6 +28,9 @@ def node_seen(turn: Turn, node: Node) -> None:
         turn.state.gains += 1
     elif before is not None and before.allocatable != node.allocatable:
         _choose_anew(turn.state, node.name)
+    elif turn.state.choosy and before is not None and before.annotations != node.annotations:
+        # It may be known by now which of its GPUs are free.
+        turn.state.gain_on(node.name)
     turn.suspect[node.name] = None
 
 

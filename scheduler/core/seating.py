@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from scheduler.core.rooming import accelerated, kinds_of
 from scheduler.core.segments import has_segments, seat_segments
 from scheduler.core.state import State
 from scheduler.core.unlike import seat_unlike
-from scheduler.model import Constraints, Pod
+from scheduler.model import Pod
 
 __all__ = ["MOST_KINDS", "Effort", "Plan", "by_devices", "gang_size", "seat"]
 
@@ -60,12 +61,15 @@ def _seat(effort: Effort, kinds: dict[Kind, list[Pod]], pods: Sequence[Pod]) -> 
     return _alike(effort, kind, pods)
 
 
-def by_devices(state: State, kinds: Iterable[Kind]) -> dict[tuple[object, Constraints], list[Kind]]:
-    """The kinds by what has to be told of them: their accelerators, and where they may go."""
-    found: dict[tuple[object, Constraints], list[Kind]] = {}
+def by_devices(state: State, kinds: Iterable[Kind]) -> dict[Kind, list[Kind]]:
+    """The kinds by what has to be told of them: their accelerators, and where they may go.
+
+    The key is a kind that asks for the accelerators alone.
+    """
+    found: dict[Kind, list[Kind]] = {}
     for kind in kinds:
         devices = tuple(item for item in kind.requests if state.is_accelerator(item[0]))
-        found.setdefault((devices, kind.constraints), []).append(kind)
+        found.setdefault(replace(kind, requests=devices), []).append(kind)
     return found
 
 
@@ -76,11 +80,11 @@ def _merged(effort: Effort, kinds: dict[Kind, list[Pod]]) -> dict[Kind, list[Pod
     not planned: nobody could say in reasonable time whether it fits.
     """
     merged: dict[Kind, list[Pod]] = {}
-    for (_, constraints), alike in by_devices(effort.state, kinds).items():
+    for bare, alike in by_devices(effort.state, kinds).items():
         most: dict[str, int] = {}
         for name, amount in (item for kind in alike for item in kind.requests):
             most[name] = max(most.get(name, 0), amount)
-        largest = Kind(tuple(sorted(most.items())), constraints)
+        largest = replace(bare, requests=tuple(sorted(most.items())))
         merged[largest] = [pod for kind in alike for pod in kinds[kind]]
     return merged
 

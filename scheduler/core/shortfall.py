@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core import cliques, presets, quantity
+from scheduler.core import cliques, exactness, presets, quantity
 from scheduler.core.capacity import REQUEST_LIMIT, Bools, Frame, Ints
 from scheduler.core.effort import shared_domains, wish_for_nvlink
 from scheduler.core.feasibility import verdict
@@ -71,6 +71,7 @@ def explain(
     if shared is not None:
         text += f" in one {shared.name}"
     reasons = [*_obstacles(state, gang, pods, shared, rows), *_no_model(state, kinds)]
+    reasons += exactness.obstacles(state, pods, rows)
     reasons += _unhoused([pod for members in homeless.values() for pod in members])
     reasons += many
     if closed and not reasons:

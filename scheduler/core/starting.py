@@ -54,12 +54,15 @@ def start(turn: Turn, gang: Gang, plan: Plan) -> None:
         # A member that joins must not prolong the life of seats that hang.
         gang.deadline = turn.now + _timeout(state, gang)
     how = start_of(state, gang, plan.pods)
-    for pod, node, rank in zip(plan.pods, plan.nodes, ranks, strict=False):
+    places = list(zip(plan.pods, plan.nodes, ranks, strict=False))
+    # Those that take the GPUs chosen for them choose first: others get what the kubelet gives them.
+    for pod, node, rank in sorted(places, key=lambda place: not indexing.is_exact(place[0])):
         gang.memory.ranks[ranking.slot(pod)] = rank
         gang.memory.homes[ranking.slot(pod)] = node
         reservation = booking.reserve(turn, gang, pod, node, rank)
         reservation.how = how
         reservation.gpus = indexing.gpus_for(state, pod, node)
+    for pod, _, _ in places:
         _send(turn, gang, pod, how)
     gang.memory.refusal = None
     gang.memory.told = None
@@ -137,7 +140,12 @@ def _set_generation(state: State, gang: Gang, plan: Plan) -> None:
 
 
 def _send(turn: Turn, gang: Gang, pod: Pod, how: Start) -> None:
-    if how is Start.BURST:
+    reservation = turn.state.reservations[pod.uid]
+    node = turn.state.node(reservation.node)
+    if node is not None and not indexing.is_nameable(turn.state, pod, node, reservation.gpus):
+        # Never without the GPUs that it asked to be given: its gang's seats end with the next step.
+        turn.suspect[node.name] = None
+    elif how is Start.BURST:
         send_bind(turn, gang, pod)
     else:
         _call_for(turn, gang, pod, how)

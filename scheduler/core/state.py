@@ -107,6 +107,8 @@ class State:
     gang_of: dict[str, GangKey] = field(default_factory=dict)
     wanting: dict[GangKey, None] = field(default_factory=dict)
     """Gangs with members to place."""
+    choosy: dict[GangKey, None] = field(default_factory=dict)
+    """Of these, those with members that take the very GPUs that are chosen for them."""
     broken: dict[GangKey, None] = field(default_factory=dict)
     """Gangs with seats kept for lost members."""
     partnered: dict[GangKey, None] = field(default_factory=dict)

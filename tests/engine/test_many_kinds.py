@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scheduler import decode
 from scheduler.core import engine, fit, seating
 from scheduler.core.messages import NodeSeen, Synced
 from scheduler.model import Pod
 from scheduler.settings import Settings
-from tests.builders import node, pod
+from tests.builders import apart, node, pod
 
 
 def cluster() -> engine.State:
@@ -44,3 +46,14 @@ def test_more_kinds_than_can_be_told_apart_are_refused() -> None:
 def test_a_question_about_too_many_gangs_is_refused() -> None:
     pods = [decode.pod(pod(f"t/s-{at}", gpu=1)) for at in range(fit.MOST_GANGS + 1)]
     assert "more than" in fit.would_fit(cluster(), pods)["reason"]
+
+
+def test_members_that_keep_off_each_other_do_so_as_one_kind_as_well() -> None:
+    alone: dict[str, Any] = {"labels": {"app": "a"}, "spec": apart("a")}
+    pods = [
+        decode.pod(pod(f"t/a-{at}", gpu=1, cpu=f"{at + 1}m", gang="a", min=20, **alone))
+        for at in range(20)
+    ]
+    answer = fit.would_fit(cluster(), pods)
+    assert answer["fits"] is True
+    assert len(set(answer["nodes"].values())) == 20
