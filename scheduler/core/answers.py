@@ -18,7 +18,7 @@ from scheduler.core.messages import (
     Prioritize,
     PrioritizeReply,
 )
-from scheduler.core.quoting import TEXT_LIMIT
+from scheduler.core.quoting import bounded
 from scheduler.core.rooming import is_behind
 from scheduler.core.roster import gang_key
 from scheduler.core.state import PASSED_LIMIT, State, Turn
@@ -56,7 +56,7 @@ def on_filter(turn: Turn, call: Filter) -> FilterReply:
 
 
 def _unresolvable(reason: str) -> FilterReply:
-    return FilterReply((), {}, {HOLD_KEY: reason})
+    return FilterReply((), {}, {HOLD_KEY: bounded(reason)})
 
 
 def _plain(state: State, pod: Pod, names: Sequence[str]) -> FilterReply:
@@ -85,7 +85,7 @@ def _tight_nodes(state: State, pod: Pod) -> dict[str, str]:
         if not state.ledger.has_room(name, _with_unbooked(state, pod, name, uids))
     }
     return tight | {
-        name: f"room is reserved for gang {_gang_on(state, name)}, which starts now"
+        name: "room is reserved for a gang that starts now"
         for name in state.reserved_on
         if not state.ledger.has_room(name, pod.requests)
     }
@@ -98,11 +98,6 @@ def _with_unbooked(state: State, pod: Pod, node: str, uids: Iterable[str]) -> Re
         if uid in state.pods and state.ledger.where(uid) != node:
             asked.update(state.pods[uid].requests)
     return asked
-
-
-def _gang_on(state: State, node: str) -> GangKey:
-    uid = next(iter(state.reserved_on[node]))
-    return state.reservations[uid].gang
 
 
 def _member(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterReply:
@@ -124,7 +119,7 @@ def _member(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterRep
 
 def _hold(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterReply:
     if pod.fault:
-        return _unresolvable(f"pod {pod.key} cannot be used: {pod.fault}"[:TEXT_LIMIT])
+        return _unresolvable(f"pod {pod.key} cannot be used: {pod.fault}")
     reason, text = _told(turn, gang)
     stage = gang.stage
     if stage in (Stage.FORMING, Stage.INVALID) or reason in _PERMANENT:
@@ -139,7 +134,7 @@ def _told(turn: Turn, gang: Gang) -> tuple[Reason, str]:
     told = gang.memory.told
     if told is not None and told[0] is reason and turn.now - told[2] < TOLD_FOR_S:
         return reason, told[1]
-    text = f"gang {gang.key}: {text}"[:TEXT_LIMIT]
+    text = bounded(f"gang {gang.key}: {text}")
     gang.memory.told = (reason, text, turn.now)
     return reason, text
 
@@ -166,7 +161,11 @@ def _kept_by(state: State, gang: Gang) -> str:
     )
     if state.kept is not None and is_behind(state, gang):
         keepers.append(state.kept.gang)
-    return f"; capacity is kept for gang {keepers[0]}" if keepers else ""
+    if not keepers:
+        return ""
+    # Everyone who may read the namespace's Events reads this, and may know no other namespace.
+    known = [f"gang {key}" for key in keepers if key.namespace == gang.key.namespace]
+    return f"; capacity is kept for {[*known, 'a gang of another namespace'][0]}"
 
 
 # ── prioritize ──

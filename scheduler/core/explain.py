@@ -8,6 +8,8 @@ from typing import Any
 from scheduler.core import booking, headroom, planning, quantity, remarks
 from scheduler.core.gang import HELD, Gang, Reason, Stage, Status
 from scheduler.core.naming import find, title, titles
+from scheduler.core.quoting import bounded
+from scheduler.core.rooming import is_behind
 from scheduler.core.state import State
 from scheduler.model import GangKey
 
@@ -27,7 +29,7 @@ def reason(gang: Gang) -> str:
         return ""
     waits = life.stage in (Stage.QUEUED, Stage.BROKEN)
     if waits and refusal is not None and refusal.text != life.text:
-        return f"{life.text}; {refusal.text}".removeprefix("; ")
+        return bounded(f"{life.text}; {refusal.text}".removeprefix("; "))
     return life.text
 
 
@@ -243,7 +245,8 @@ def _who_is_missing(state: State, gang: Gang) -> dict[str, Any]:
     for item in (Status.GATED, Status.LEAVING, Status.FAILED):
         if gang.count(item):
             found[item.value] = sorted(state.pods[uid].key for uid in gang.by_status[item])
-    faults = {state.pods[uid].key: state.pods[uid].fault for uid in gang.by_status[Status.FAULTY]}
+    faulty = (state.pods[uid] for uid in gang.by_status[Status.FAULTY])
+    faults = {pod.key: bounded(pod.fault) for pod in faulty}
     return found | ({"faults": dict(sorted(faults.items()))} if faults else {})
 
 
@@ -254,7 +257,7 @@ def _what_is_short(state: State, gang: Gang) -> dict[str, Any]:
     found: dict[str, Any] = {"never": short.never, "short_by": amounts(state, short.short_by)}
     # Said anew, so that the words and the numbers are of the same moment.
     partly = gang.life.text if gang.life and gang.stage is Stage.BROKEN else ""
-    found["reason"] = f"{partly}; {short.text}".removeprefix("; ")
+    found["reason"] = bounded(f"{partly}; {short.text}".removeprefix("; "))
     if short.level is not None:
         found["level"] = short.level.rpartition("/")[2]
     if short.best_domain is not None:
@@ -286,9 +289,14 @@ def _blockers(state: State, gang: Gang) -> list[str]:
     return [
         name(key)
         for key, other in sorted(state.gangs.items())
-        if key != gang.key
-        and (other.memory.lost or other.memory.ahead or _holds(state, other, wanted))
+        if key != gang.key and (_keeps(state, gang, other) or _holds(state, other, wanted))
     ]
+
+
+def _keeps(state: State, gang: Gang, other: Gang) -> bool:
+    """Whether room is kept for the other one, which this one may not take."""
+    behind = state.kept is not None and state.kept.gang == other.key and is_behind(state, gang)
+    return bool(other.memory.lost or other.memory.ahead) or behind
 
 
 def _holds(state: State, gang: Gang, wanted: set[str]) -> bool:

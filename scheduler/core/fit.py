@@ -11,7 +11,7 @@ from scheduler.core import explain, headroom, planning, roster
 from scheduler.core.admission import plan_in_turn
 from scheduler.core.gang import Gang, Refusal
 from scheduler.core.judging import can_complete, judge_again
-from scheduler.core.quoting import TEXT_LIMIT
+from scheduler.core.quoting import bounded
 from scheduler.core.seating import Plan
 from scheduler.core.state import State, Turn
 from scheduler.model import GangKey, Pod
@@ -37,7 +37,7 @@ def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
 def _judged(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
     faulty = next((pod for pod in pods if pod.fault), None)
     if faulty is not None:
-        return _no(f"pod {faulty.key} cannot be used: {faulty.fault}"[:TEXT_LIMIT], never=True)
+        return _no(bounded(f"pod {faulty.key} cannot be used: {faulty.fault}"), never=True)
     asked = len({roster.gang_key(state, pod) for pod in pods} - {None})
     if asked > MOST_GANGS:
         text = f"{asked} gangs are more than the {MOST_GANGS} that are tried at once"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from scheduler.core import quantity
+from scheduler.core.quoting import bounded
 from scheduler.model import Pod
 
 CORES = 4
@@ -22,7 +23,7 @@ def warnings(pods: Iterable[Pod], is_accelerator: Callable[[str], bool]) -> list
     for pod in pods:
         if text := _of(pod, is_accelerator):
             found.setdefault(text, []).append(pod.key)
-    return [f"{_named(sorted(keys))}: {text}" for text, keys in sorted(found.items())]
+    return [bounded(f"{_named(sorted(keys))}: {text}") for text, keys in sorted(found.items())]
 
 
 def _of(pod: Pod, is_accelerator: Callable[[str], bool]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler.core.gang import HELD, Gang, Life, Reason, Stage, Status, by_role
-from scheduler.core.quoting import TEXT_LIMIT, quoted
+from scheduler.core.quoting import bounded, quoted
 from scheduler.core.state import State
 from scheduler.core.terms import Terms, merged
 from scheduler.model import GroupKey, Options
@@ -55,7 +55,7 @@ def judge(gang: Gang, terms: Terms) -> Life:
     does not is broken, whether it ran before or was never whole.
     """
     stage, reason, text = _stage(gang, terms)
-    return Life(stage, reason, text[:TEXT_LIMIT], terms.min, terms.least, terms.options)
+    return Life(stage, reason, bounded(text), terms.min, terms.least, terms.options)
 
 
 def _stage(gang: Gang, terms: Terms) -> tuple[Stage, Reason, str]:

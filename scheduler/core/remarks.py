@@ -9,6 +9,7 @@ from dataclasses import fields
 from scheduler.core import ranking
 from scheduler.core.gang import HELD, Gang, Status
 from scheduler.core.kinds import kind_of
+from scheduler.core.quoting import bounded
 from scheduler.core.state import State
 from scheduler.model import Options, Pod
 
@@ -39,7 +40,7 @@ def of(state: State, gang: Gang) -> list[str]:
     groups = [state.groups[key] for key in sorted(gang.groups) if key in state.groups]
     unkept = [f"{group.key}: {text}" for group in groups for text in group.warnings]
     said = [*disagreements(gang.declared, counts), *_segments(living, counts)]
-    return [*said, *_indexes(living), *unread, *unkept][:MOST]
+    return [bounded(text) for text in (*said, *_indexes(living), *unread, *unkept)][:MOST]
 
 
 def disagreements(declared: Iterable[Options], counts: Options) -> list[str]:

@@ -15,7 +15,7 @@ from scheduler.core.feasibility import verdict
 from scheduler.core.gang import Gang
 from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.placement import NoRoom
-from scheduler.core.quoting import TEXT_LIMIT
+from scheduler.core.quoting import bounded
 from scheduler.core.repulsion import shut_rows
 from scheduler.core.rooming import home, kinds_of
 from scheduler.core.seating import MOST_KINDS, by_devices
@@ -45,7 +45,7 @@ def unknown_level(state: State, named: str) -> Shortage:
         text = f"level {named!r} may mean {' or '.join(meant)}; state the label key"
     else:
         text = f"level {named!r} is unknown; known levels: {', '.join(levels) or 'none'}"
-    return Shortage(True, f"never fits: {text}"[:TEXT_LIMIT], level=named)
+    return Shortage(True, bounded(f"never fits: {text}"), level=named)
 
 
 def no_cliques() -> Shortage:
@@ -83,7 +83,7 @@ def explain(
         reasons.append("what is free does not lie together on the nodes that may take them")
     text = f"{'never fits' if never else 'no room'}: {text}, {', '.join(reasons)}"
     where = shared.keys[-1] if shared else None
-    return Shortage(never, text[:TEXT_LIMIT], pods, where, _best(state, no), no.fits_in_best, short)
+    return Shortage(never, bounded(text), pods, where, _best(state, no), no.fits_in_best, short)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

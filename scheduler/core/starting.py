@@ -28,7 +28,7 @@ from scheduler.core.messages import (
     Record,
     Wake,
 )
-from scheduler.core.quoting import TEXT_LIMIT
+from scheduler.core.quoting import bounded
 from scheduler.core.seating import Plan
 from scheduler.core.state import OpenEffect, Reservation, State, Turn
 from scheduler.model import Pod, Start
@@ -282,9 +282,7 @@ def record(turn: Turn, gang: Gang, reason: str, message: str, *, warning: bool =
     """Write one Event on the gang's pods."""
     pods = sorted((turn.state.pods[uid] for uid in gang.members), key=lambda pod: pod.key)
     refs = tuple(pod.ref for pod in pods[:_MOST_REFS])
-    turn.effects.append(
-        Record(turn.new_id(), gang.key, refs, reason, message[:TEXT_LIMIT], warning)
-    )
+    turn.effects.append(Record(turn.new_id(), gang.key, refs, reason, bounded(message), warning))
 
 
 def replace_rejected(turn: Turn, pod: Pod) -> None:
@@ -296,7 +294,7 @@ def replace_rejected(turn: Turn, pod: Pod) -> None:
         "may have taken the room; it is evicted, and what its controller makes is placed anew"
     )
     turn.effects.append(
-        Record(turn.new_id(), key, (pod.ref,), REJECTED, text[:TEXT_LIMIT], warning=True)
+        Record(turn.new_id(), key, (pod.ref,), REJECTED, bounded(text), warning=True)
     )
 
 

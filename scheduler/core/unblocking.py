@@ -9,6 +9,7 @@ from typing import Any
 from scheduler.core import explain
 from scheduler.core.gang import Gang, Status
 from scheduler.core.naming import titles
+from scheduler.core.quoting import bounded
 from scheduler.core.state import State
 
 SHOWN = 5
@@ -33,7 +34,7 @@ def answer(state: State, gang: Gang) -> dict[str, Any] | None:
     if found.get("best_domain"):
         held = holders(state, found["best_domain"], gang)
         found |= {"held_there": held} if held else {}
-    return found | {"next": next_step(found)}
+    return found | {"next": bounded(next_step(found))}
 
 
 def holders(state: State, domain: Sequence[str | None], asking: Gang) -> list[dict[str, Any]]:

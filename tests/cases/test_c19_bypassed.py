@@ -79,8 +79,8 @@ def test_a_plain_pod_is_kept_off_room_that_is_reserved_for_a_starting_gang() -> 
     answer = story.filter("t/plain", "n1", "n2")
 
     assert answer["nodes"] == ["n2"]
-    assert "t/A" in answer["failed"]["n1"]
-    assert "t/A" in str(story.bind("t/plain", "n1")), "also if filter was asked before the plan"
+    assert answer["failed"]["n1"] == "room is reserved for a gang that starts now"
+    assert "is reserved" in str(story.bind("t/plain", "n1")), "also if filter was asked before the plan"
     assert sorted(story.reserved) == ["t/A-0", "t/A-1"]
 
 

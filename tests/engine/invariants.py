@@ -29,6 +29,7 @@ from scheduler.core.messages import (
     Wake,
 )
 from scheduler.core.state import Reservation, State
+from scheduler.core.topology import Topology
 from scheduler.model import Phase, Pod
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def check(
     _no_overbooking(trial, before, outside)
     _no_ghosts(trial)
     _pods_are_known(trial)
+    _network_is_known(trial)
     _books_agree(state)
     _rolls_agree(state)
     _seats_are_usable(trial, before)
@@ -163,6 +165,19 @@ def _pods_are_known(trial: Trial) -> None:
         return
     assert known - set(trial.late) <= set(trial.pods), "pods are remembered that are gone"
     assert set(trial.pods) - set(trial.late) <= known, "pods are forgotten that exist"
+
+
+def _network_is_known(trial: Trial) -> None:
+    """Levels and domains are those of the nodes and of the objects that there are now."""
+    state, charts = trial.state, trial.charts
+    if trial.listing or not trial.kit.charts:
+        return
+    assert state.charts == charts, "objects that describe the network are missed or kept"
+    nodes, hosts = list(state.ledger.nodes()), bool(state.host_askers)
+    known = Topology.of(nodes, state.settings.levels, charts.values(), hosts=hosts)
+    assert state.topology().levels == known.levels
+    for node in nodes:
+        assert state.topology().path(node.name) == known.path(node.name), f"{node.name} has moved"
 
 
 # ── the books ──
@@ -293,19 +308,26 @@ def _domains_hold(trial: Trial, before: Look) -> None:
         level = state.topology().resolve(gang.life.options.required) if gang.life else None
         if level is None or gang.memory.relaxed:
             continue
+        there = [state.reservations[uid].node for uid in gang.reserved]
         seats = {
-            _domain(state, state.reservations[uid].node) for uid in gang.reserved if uid in new
+            _domain(state, state.reservations[uid].node, level)
+            for uid in gang.reserved
+            if uid in new
         }
-        living = {_domain(state, state.pods[uid].node) for uid in gang.by_status[Status.SEATED]}
-        living |= {_domain(state, state.reservations[uid].node) for uid in gang.reserved} - seats
+        living = {
+            _domain(state, state.pods[uid].node, level) for uid in gang.by_status[Status.SEATED]
+        }
+        living |= {_domain(state, node, level) for node in there} - seats
         assert None not in seats, f"{key} has seats in no domain"
         assert len(seats) == 1 or seats <= living, f"{key} is in {seats}, its members in {living}"
         if living - {None}:
             assert seats <= living, f"{key} has seats in {seats}, its members are in {living}"
 
 
-def _domain(state: State, node: str) -> str | None:
-    return state.topology().path(node)[-1]
+def _domain(state: State, node: str, level: int) -> tuple[str | None, ...] | None:
+    """The values down to a level; None where one is missing."""
+    path = state.topology().path(node)[: level + 1]
+    return None if None in path else path
 
 
 def _ranks_differ(trial: Trial) -> None:

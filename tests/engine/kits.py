@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.model import (
+    Chart,
+    ChartLevel,
+    ChartMember,
     Communication,
     Declaration,
+    GangKey,
     Group,
     GroupKey,
     HostPort,
@@ -22,6 +27,7 @@ from scheduler.settings import Settings
 GPU = "nvidia.com/gpu"
 RACK = "topo/rack"
 CLIQUE = "nvidia.com/gpu.clique"
+HYPER = "HyperNode.topology.volcano.sh"
 GROUP = GroupKey("PodGroup.scheduling.k8s.io", "t", "g3")
 
 
@@ -41,6 +47,12 @@ class GangKind:
     indexed: bool = False
     owned: bool = False
     """Whether a controller owns the members, whose uid may change."""
+    namespace: str = "t"
+
+    @property
+    def key(self) -> GangKey:
+        """The gang as the engine calls it."""
+        return GangKey(self.namespace, self.name)
 
     def declaration(self, member: int) -> Declaration:
         """What a member says."""
@@ -64,6 +76,8 @@ class Kit:
     nodes: tuple[Node, ...]
     gangs: tuple[GangKind, ...]
     settings: Settings
+    charts: tuple[Chart, ...] = ()
+    """Objects that describe the network; any two of one key are states of one object."""
     calm: bool = False
     """Whether all have the same priority, so that nobody takes another's seats."""
 
@@ -102,9 +116,15 @@ def make(seed: int, *, calm: bool = False) -> Kit:
     more = random.Random(f"more of kit {seed}")
     if more.random() < 0.3:
         nodes, gangs = _with_nvlink(more, nodes, gangs)
+    charts: tuple[Chart, ...] = ()
+    drawn = random.Random(f"charts of kit {seed}")
+    if not calm and drawn.random() < 0.3:
+        settings = replace(settings, levels=drawn.choice([(), (), (RACK, "volcano-tier-1")]))
+        charts, gangs = _charts(drawn, nodes), [_with_tiers(drawn, kind) for kind in gangs]
+        gangs[2] = replace(gangs[2], namespace="u")
     if calm:
         gangs = [replace(kind, priority=0) for kind in gangs]
-    return Kit(nodes, tuple(gangs), settings, calm)
+    return Kit(nodes, tuple(gangs), settings, charts, calm)
 
 
 def _gang(rng: random.Random, number: int) -> GangKind:
@@ -155,6 +175,35 @@ def _with_nvlink(
         for kind in kinds
     ]
     return linked, [replace(kind, options=wish) for kind, wish in zip(kinds, wishes, strict=True)]
+
+
+def _charts(rng: random.Random, nodes: Sequence[Node]) -> tuple[Chart, ...]:
+    """Lists of levels of Kueue and KAI, and HyperNodes of two tiers, each in some states."""
+    rack, other = ChartLevel(RACK, "rack"), ChartLevel("topo/none")
+    lists = [
+        Chart(GroupKey(kind, "", "racks"), levels)
+        for kind in ("Topology.kueue.x-k8s.io", "Topology.kai.scheduler")
+        for levels in ((rack,), (rack, other), ())
+    ]
+    names = [item.name for item in nodes]
+    leaves = [
+        Chart(GroupKey(HYPER, "", f"leaf{at}"), tier=1, tier_name="rack", members=members)
+        for at in range(2)
+        for members in (_some(rng, names), _some(rng, names), ())
+    ]
+    below = (ChartMember(False, "leaf0"), ChartMember(False, pattern="^leaf"))
+    spines = [Chart(GroupKey(HYPER, "", "spine"), tier=2, members=(member,)) for member in below]
+    return tuple(lists + leaves + spines)
+
+
+def _some(rng: random.Random, names: Sequence[str]) -> tuple[ChartMember, ...]:
+    return tuple(ChartMember(True, name) for name in names if rng.random() < 0.6)
+
+
+def _with_tiers(rng: random.Random, kind: GangKind) -> GangKind:
+    """The same, whose members may have to share a tier."""
+    wanted = kind.options.required and rng.choice(["rack", "volcano-tier-1", "volcano-tier-2"])
+    return replace(kind, options=replace(kind.options, required=wanted))
 
 
 def _partners(*kinds: GangKind) -> list[GangKind]:

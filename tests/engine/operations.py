@@ -14,6 +14,8 @@ from typing import NamedTuple
 from scheduler.core.gates import OWN
 from scheduler.core.messages import (
     BindCall,
+    ChartGone,
+    ChartSeen,
     EffectDone,
     Filter,
     FilterReply,
@@ -29,7 +31,7 @@ from scheduler.core.messages import (
     Prioritize,
     PrioritizeReply,
 )
-from scheduler.model import Constraints, GangKey, Owner, Phase, Pod, PodRef
+from scheduler.model import Constraints, Owner, Phase, Pod, PodRef
 
 from . import invariants
 from .kits import GPU, GangKind, group_of
@@ -117,7 +119,7 @@ def _member(trial: Trial, kind: GangKind, at: int) -> Pod:
     uid, made = trial.uid(), trial.made
     owner = Owner("Job", kind.name, f"job-{trial.owners[kind.name]}") if kind.owned else None
     return Pod(
-        "t",
+        kind.namespace,
         f"{kind.name}-{at}",
         uid,
         scheduler="muster",
@@ -237,7 +239,7 @@ def new_controller(trial: Trial, op: Op) -> None:
     if not kind.owned:
         return
     trial.owners[kind.name] += 1
-    trial.harm([GangKey("t", kind.name)])
+    trial.harm([kind.key])
     for old in [pod for pod in trial.pods.values() if trial.gang_of(pod).name == kind.name]:
         if op.b % 2 or not old.node:
             trial.remove(old)
@@ -257,7 +259,7 @@ def change_min(trial: Trial, op: Op) -> None:
     """The members of a gang (or its group) now state another min."""
     kind = _kind(trial, op.a)
     least = 1 + op.b % kind.size
-    trial.harm([GangKey("t", kind.name)])
+    trial.harm([kind.key])
     if kind.group is not None:
         trial.groups[kind.group] = group_of(kind, least)
         trial.feed(GroupSeen(trial.groups[kind.group]))
@@ -274,12 +276,26 @@ def drop_group(trial: Trial, op: Op) -> None:
     """A group object goes, or comes back."""
     for kind in [kind for kind in trial.kit.gangs if kind.group is not None]:
         assert kind.group is not None
-        trial.harm([GangKey("t", kind.name)])
+        trial.harm([kind.key])
         if trial.groups.pop(kind.group, None) is None:
             trial.groups[kind.group] = group_of(kind)
             trial.feed(GroupSeen(trial.groups[kind.group]))
         else:
             trial.feed(GroupGone(kind.group))
+
+
+@operation
+def change_chart(trial: Trial, op: Op) -> None:
+    """An object that describes the network comes, changes, or goes."""
+    if not trial.kit.charts:
+        return
+    chart = trial.kit.charts[op.a % len(trial.kit.charts)]
+    trial.harm(list(trial.state.gangs))
+    if op.b % 3 == 0 and trial.charts.pop(chart.key, None) is not None:
+        trial.feed(ChartGone(chart.key))
+    else:
+        trial.charts[chart.key] = chart
+        trial.feed(ChartSeen(chart))
 
 
 # ── nodes ──
@@ -380,6 +396,11 @@ def filter(trial: Trial, op: Op) -> None:
         assert set(first.nodes) <= set(call.names), "I5: a node that was not offered"
         assert set(first.failed) <= set(call.names), "I5: a node that was not offered"
         assert trial.feed(call).reply == first, "I4: the same call twice"
+        said = " ".join([*first.failed.values(), *first.unresolvable.values()])
+        others = {kind.namespace for kind in trial.kit.gangs} - {pod.namespace}
+        assert not any(f"{name}/" in said for name in others), (
+            f"{pod.key} is told of others: {said}"
+        )
 
 
 @operation

@@ -10,6 +10,7 @@ from . import kits
 from .operations import Op, do
 from .trial import Trial
 
+CHART = "change_chart"
 WEIGHTS = {
     "member": 22,
     "whole_gang": 6,
@@ -25,6 +26,7 @@ WEIGHTS = {
     "ungate": 3,
     "change_min": 1,
     "drop_group": 1,
+    CHART: 3,
     "change_node": 5,
     "lose_node": 1,
     "return_node": 2,
@@ -58,9 +60,20 @@ CALM = {
 
 def draw(seed: int, longest: int = 200, weights: dict[str, int] = WEIGHTS) -> list[Op]:
     """The operations of this seed."""
-    rng = random.Random(f"operations {seed}")
-    names = rng.choices(list(weights), list(weights.values()), k=rng.randint(10, longest))
-    return [Op(name, *(rng.randrange(1 << 16) for _ in range(3))) for name in names]
+    rng, charts = random.Random(f"operations {seed}"), random.Random(f"charts {seed}")
+    drawn = {name: weight for name, weight in weights.items() if name != CHART}
+    names = rng.choices(list(drawn), list(drawn.values()), k=rng.randint(10, longest))
+    found = []
+    for name in names:
+        # Drawn apart: most runs have no charts, and are what they were without these.
+        if charts.randrange(100) < weights.get(CHART, 0):
+            found.append(_op(charts, CHART))
+        found.append(_op(rng, name))
+    return found
+
+
+def _op(rng: random.Random, name: str) -> Op:
+    return Op(name, *(rng.randrange(1 << 16) for _ in range(3)))
 
 
 def run(kit: kits.Kit, operations: Sequence[Op]) -> Trial:

@@ -28,6 +28,7 @@ from scheduler.core import (
     backfill,
     booking,
     bottleneck,
+    charting,
     effort,
     ending,
     gang,
@@ -78,6 +79,33 @@ def a_gang_that_was_refused_is_shut_for_good(patch: Patch) -> None:
 @fault(12)
 def what_comes_free_gives_nobody_a_seat(patch: Patch) -> None:
     patch.setattr(bottleneck, "_seats_on", lambda state, kind, nodes: 0)
+
+
+@fault()
+def a_network_that_changes_stays_as_it_was(patch: Patch) -> None:
+    patch.setattr(charting, "_redraw", lambda turn: None)
+
+
+@fault()
+def nobody_is_tried_again_when_the_network_changes(patch: Patch) -> None:
+    def redraw(turn: Turn) -> None:
+        turn.state.topology_kept = None
+
+    patch.setattr(charting, "_redraw", redraw)
+
+
+@fault()
+def a_description_of_the_network_that_is_gone_counts_on(patch: Patch) -> None:
+    patch.setattr(charting, "chart_gone", lambda turn, key: None)
+
+
+@fault()
+def a_hold_names_who_keeps_the_room(patch: Patch) -> None:
+    def told(state: State, pod: object) -> dict[str, str]:
+        kept = {name: next(iter(uids)) for name, uids in state.reserved_on.items()}
+        return {name: f"for {state.reservations[uid].gang}" for name, uid in kept.items()}
+
+    patch.setattr(answers, "_tight_nodes", told)
 
 
 @fault(2)

@@ -13,6 +13,7 @@ from scheduler.core.messages import (
     Bind,
     BindCall,
     Cancel,
+    ChartSeen,
     ClearNomination,
     Effect,
     EffectDone,
@@ -52,6 +53,7 @@ class Trial:
         self.pods: dict[str, Pod] = {}
         """By uid, as the API server has them."""
         self.groups = {kind.group: group_of(kind) for kind in kit.gangs if kind.group}
+        self.charts = {chart.key: chart for chart in kit.charts}
         self.owners = {kind.name: 1 for kind in kit.gangs if kind.owned}
         """Gang -> the number of its controller's present uid."""
         self.open: dict[int, Effect] = {}
@@ -114,8 +116,8 @@ class Trial:
         """The world as a first list shows it."""
         nodes = sorted(self.nodes.values(), key=lambda item: item.name)
         pods = sorted(self.pods.values(), key=lambda pod: pod.key)
-        groups = self.groups.values()
-        return [*map(NodeSeen, nodes), *map(GroupSeen, groups), *map(PodSeen, pods)]
+        objects = [*map(GroupSeen, self.groups.values()), *map(ChartSeen, self.charts.values())]
+        return [*map(NodeSeen, nodes), *objects, *map(PodSeen, pods)]
 
     # ── pods ──
 
