@@ -225,8 +225,17 @@ def _condition(kind: str, status: bool) -> Json:
     return {"type": kind, "status": "True" if status else "False"}
 
 
+_VERSIONS = {
+    "Job": "batch/v1",
+    "JobSet": "jobset.x-k8s.io/v1alpha2",
+    **{f"{name}Job": "kubeflow.org/v1" for name in ("PyTorch", "TF", "XGBoost", "Paddle", "JAX")},
+    "MPIJob": "kubeflow.org/v2beta1",
+}
+
+
 def _controller(kind: str, name: str, uid: str) -> Json:
-    return {"apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "controller": True}
+    version = _VERSIONS.get(kind, "v1")
+    return {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}
 
 
 def _default_toleration(what: str) -> Json:

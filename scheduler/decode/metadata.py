@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from scheduler.dialects.fields import Json, mapping, sequence, text
+from scheduler.dialects.fields import EMPTY, Json, mapping, sequence, text
 from scheduler.errors import DecodeError
 from scheduler.model import Owner
 
-__all__ = ["metadata", "named", "owner", "seconds_since_epoch"]
+__all__ = ["controller", "metadata", "named", "owner", "seconds_since_epoch"]
 
 _LONGEST_TIME = 40
 _JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
@@ -38,13 +38,16 @@ def owner(meta: Json, labels: Mapping[str, str], annotations: Json) -> Owner | N
     uid = labels.get(_JOBSET_UID) or text(annotations.get(_JOBSET_UID))
     if name and uid:
         return Owner("JobSet", name, uid)
+    found = controller(meta)
+    if not found:
+        return None
+    return Owner(*(text(found.get(field)) for field in ("kind", "name", "uid")))
+
+
+def controller(meta: Json) -> Json:
+    """The reference to the controller that owns the object; empty if there is none."""
     references = map(mapping, sequence(meta.get("ownerReferences")))
-    return next((_owner(one) for one in references if one.get("controller") is True), None)
-
-
-def _owner(reference: Json) -> Owner:
-    kind, name, uid = (text(reference.get(field)) for field in ("kind", "name", "uid"))
-    return Owner(kind, name, uid)
+    return next((one for one in references if one.get("controller") is True), EMPTY)
 
 
 def seconds_since_epoch(value: Any) -> float:

@@ -10,7 +10,7 @@ from scheduler import dialects
 from scheduler.decode.burst import outside_allow_list
 from scheduler.decode.constraints import anti_affinity, constraints
 from scheduler.decode.faults import Faults
-from scheduler.decode.metadata import metadata, named, owner, seconds_since_epoch
+from scheduler.decode.metadata import controller, metadata, named, owner, seconds_since_epoch
 from scheduler.decode.ranks import index
 from scheduler.decode.resources import asked
 from scheduler.dialects.fields import Json, mapping, sequence, strings, text
@@ -37,7 +37,8 @@ def pod(obj: Mapping[str, Any], digest: tuple[int | None, ...] = ()) -> Pod:
     namespace = named(meta, "namespace", "default")
     spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
     labels, annotations = strings(meta.get("labels")), mapping(meta.get("annotations"))
-    source = PodSource(namespace, mapping(meta.get("labels")), annotations, spec)
+    made_by = dialects.kind_of(controller(meta))
+    source = PodSource(namespace, mapping(meta.get("labels")), annotations, spec, made_by)
     faults = Faults()
     reading = dialects.declaration(source)
     faults.note(reading.fault)

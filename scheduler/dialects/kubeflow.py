@@ -29,12 +29,14 @@ _BY_OPERATOR = {
     "paddlejob-controller": "PaddleJob.kubeflow.org",
     "jaxjob-controller": "JAXJob.kubeflow.org",
 }
+_MPI = _BY_OPERATOR["mpi-operator"]
 OWNERS = tuple(dict.fromkeys(_BY_OPERATOR.values()))
 _ANY = "Job.kubeflow.org"
 """The kind of a job whose operator is not known."""
 
 _JOB = "training.kubeflow.org/job-name"
 _OPERATOR = "training.kubeflow.org/operator-name"
+_ROLES = ("training.kubeflow.org/job-role", "training.kubeflow.org/replica-type")
 _POLICY = "spec.runPolicy.schedulingPolicy."
 
 
@@ -49,7 +51,7 @@ def read_pod(source: PodSource) -> Found:
     found = environment.nodes(source.spec)
     if isinstance(found, Fault):
         return found
-    kind = _BY_OPERATOR.get(text(source.value(_OPERATOR)))
+    kind = _kind(source)
     if found is not None:
         options = Options(min_available=found.least, size=found.size)
         return Declaration(name, NAME, options, kind=kind or _ANY)
@@ -57,9 +59,24 @@ def read_pod(source: PodSource) -> Found:
     return Declaration(name, NAME, NO_OPTIONS, group, kind or _ANY)
 
 
+def _kind(source: PodSource) -> str | None:
+    """The kind of the job: by the operator's label, else by the pod's controller.
+
+    All pods of a job must come to the same, or they would be two gangs. The launcher of an MPIJob
+    is made by a Job of its own.
+    """
+    named = _BY_OPERATOR.get(text(source.value(_OPERATOR)))
+    if named is not None or source.controller in OWNERS:
+        return named or source.controller
+    launches = any(source.value(key) == "launcher" for key in _ROLES)
+    return _MPI if launches and source.controller == "Job.batch" else None
+
+
 def made_group(source: PodSource, group: str) -> bool:
     """Whether a PodGroup of this name is the one that the mpi-operator made for the pod's job."""
-    return group == source.value(_JOB) and source.value(_OPERATOR) == "mpi-operator"
+    operator = source.value(_OPERATOR)
+    made = operator == "mpi-operator" or (operator is None and _kind(source) == _MPI)
+    return made and group == source.value(_JOB)
 
 
 def read_group(obj: Json) -> GroupTerms:

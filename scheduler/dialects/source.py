@@ -18,6 +18,8 @@ class PodSource(NamedTuple):
     labels: Json
     annotations: Json
     spec: Json
+    controller: str = ""
+    """``Kind.group`` of the controller that owns the pod; "" if none is stated."""
 
     def value(self, key: str) -> object:
         """The annotation, else the label, else None."""

@@ -80,7 +80,7 @@ def test_a_plain_pod_is_kept_off_room_that_is_reserved_for_a_starting_gang() -> 
 
     assert answer["nodes"] == ["n2"]
     assert answer["failed"]["n1"] == "room is reserved for a gang that starts now"
-    assert "is reserved" in str(story.bind("t/plain", "n1")), "also if filter was asked before the plan"
+    assert "is reserved" in str(story.bind("t/plain", "n1")), "also if filter came before the plan"
     assert sorted(story.reserved) == ["t/A-0", "t/A-1"]
 
 

@@ -69,7 +69,33 @@ def test_without_an_environment_the_job_is_read(operator: str, kind: str) -> Non
 
 
 def test_an_operator_that_is_not_known_leaves_the_minimum_open() -> None:
-    assert declared(kubeflow("worker", 0, operator="new")).group is None
+    assert declared(kubeflow("worker", 0, operator="new", kind="NewJob")).group is None
+
+
+def without_operator(pod: Any) -> Any:
+    """The pod as an operator makes it that does not say its name, or with that label lost."""
+    pod["metadata"]["labels"].pop(PREFIX + "operator-name")
+    return pod
+
+
+@pytest.mark.parametrize(("operator", "kind"), OPERATORS)
+def test_without_the_operator_s_name_the_kind_is_that_of_the_controller(
+    operator: str, kind: str
+) -> None:
+    named = declared(kubeflow("worker", 0, operator=operator, kind=kind))
+    assert declared(without_operator(kubeflow("worker", 0, operator=operator, kind=kind))) == named
+
+
+def test_without_the_operator_s_name_all_pods_of_an_mpi_job_are_one_gang() -> None:
+    launcher, worker = declared(mpi("launcher")), declared(mpi("worker", 2))
+    assert declared(without_operator(mpi("launcher"))) == launcher
+    assert declared(without_operator(mpi("worker", 2))) == worker
+    assert (launcher.kind, launcher.group) == (worker.kind, worker.group)
+
+
+def test_a_job_of_kubeflow_without_operator_and_controller_is_no_job_of_kubernetes() -> None:
+    found = declared(without_operator(kubeflow("worker", 0, owner=None)))
+    assert (found.kind, found.group) == ("Job.kubeflow.org", None)
 
 
 def replica(number: int, gpu: int | None = 4) -> dict[str, Any]:
