@@ -161,7 +161,8 @@ def _plan_together(state: State, gangs: Sequence[Gang]) -> list[Plan] | Refusal:
     """Plans for all of these gangs side by side, or why there are none.
 
     One after the other in some rotations of their order; that may miss a joint fit that only a
-    simultaneous choice would find, never the other way round.
+    simultaneous choice would find, never the other way round. One that can never start at all is
+    what is told, whichever was tried first: else it hung on what is free just now.
     """
     outcome: list[Plan] | Refusal = Refusal(Reason.NO_ROOM, "no room", state.gains)
     for shift in range(min(len(gangs), _ROTATIONS)):
@@ -170,6 +171,8 @@ def _plan_together(state: State, gangs: Sequence[Gang]) -> list[Plan] | Refusal:
         if not isinstance(outcome, Refusal):
             by_key = {gang.key: found for gang, found in zip(rotated, outcome, strict=True)}
             return [by_key[gang.key] for gang in gangs]
+        if outcome.reason is Reason.NEVER:
+            break
     return outcome
 
 

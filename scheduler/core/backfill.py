@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop
 
 import numpy as np
 import numpy.typing as npt
@@ -34,21 +35,30 @@ _TRIALS = 4
 
 
 def update(turn: Turn) -> None:
-    """Choose anew for whom nodes are kept, if the one who has them is served or another is due."""
+    """Keep nodes for the first in the queue who is due and for whom any can be kept.
+
+    Those who are due in vain are passed over: what they are refused for may change with the nodes
+    that are kept, and who has them must not.
+    """
     state = turn.state
-    head = _head(state)
-    if head is None:
+    due = _due(state)
+    if state.kept is not None and not (state.kept.gang in due and _still_good(state, state.kept)):
         _release(turn)
-    elif state.kept is None or state.kept.gang != head.key or not _still_good(state, state.kept):
-        _release(turn)
-        state.kept = _choose(state, head)
+    in_vain: set[Hashable] = set()
+    for gang in _in_order(due.values()):
+        if state.kept is not None and state.kept.gang == gang.key:
+            return
+        found = _choose(state, gang, in_vain)
+        if found is not None:
+            _release(turn)
+            state.kept = found
+            return
 
 
 def give_up(turn: Turn) -> None:
-    """Open the kept nodes if their gang turned out not to be the one to keep any for."""
-    kept = turn.state.kept
-    if kept is not None and ((head := _head(turn.state)) is None or head.key != kept.gang):
-        _release(turn)
+    """Open the kept nodes, or keep others, if their gang turned out not to be the first."""
+    if turn.state.kept is not None:
+        update(turn)
 
 
 def due_at(state: State, gang: Gang) -> list[float]:
@@ -60,9 +70,17 @@ def due_at(state: State, gang: Gang) -> list[float]:
     return [due] if due > state.now else []
 
 
-def _head(state: State) -> Gang | None:
+def _due(state: State) -> dict[GangKey, Gang]:
     waiting = (state.gangs[key] for key in state.wanting)
-    return min((gang for gang in waiting if _is_due(state, gang)), key=place_of, default=None)
+    return {gang.key: gang for gang in waiting if _is_due(state, gang)}
+
+
+def _in_order(gangs: Iterable[Gang]) -> Iterator[Gang]:
+    """By their places in the queue; of a thousand, mostly no more than the first is looked at."""
+    left = [(place_of(gang), gang) for gang in gangs]
+    heapify(left)
+    while left:
+        yield heappop(left)[1]
 
 
 def _is_due(state: State, gang: Gang) -> bool:
@@ -97,28 +115,34 @@ class _Prospect:
     """The nodes among which these were chosen."""
 
 
-def _choose(state: State, gang: Gang) -> Kept | None:
+def _choose(state: State, gang: Gang, in_vain: set[Hashable]) -> Kept | None:
     """The nodes of the domain that will have room for all of the gang first.
 
     By the end of what runs there, as far as that is stated, then by the fewest accelerators that
-    must still come free. None where it would not fit on the empty nodes either. O(nodes log nodes),
-    and a few plans.
+    must still come free. None where it would not fit on the empty nodes either, as one of
+    ``in_vain`` asked for the same. O(nodes log nodes), and a few plans.
     """
     pods = waiting_pods(state, gang)
     if not pods or not _together_fit(state, gang):
         return None
-    largest = max(pods, key=state.accelerators)
-    kind = kind_of(largest)
+    asked = planning.question(state, gang)
+    found = None if asked is not None and asked in in_vain else _first(state, gang, pods)
+    if found is None:
+        in_vain.add(asked)
+    return found
+
+
+def _first(state: State, gang: Gang, pods: Sequence[Pod]) -> Kept | None:
     frame = state.ledger.frame()
-    seats, busy = _seats(state, frame, kind)
+    seats, busy = _seats(state, frame, kind_of(max(pods, key=state.accelerators)))
+    level = required_level(state, gang)
+    areas = _areas(shared_domains(state, gang, level), len(frame.names))
+    areas = [rows for rows in areas if int(seats[rows].sum()) >= len(pods)]
+    if not areas:
+        return None
     pairs = zip(frame.names, busy.tolist(), strict=True)
     ends = np.array([_free_at(state, name) if used else 0.0 for name, used in pairs])
-    level = required_level(state, gang)
-    prospects = [
-        found
-        for rows in _areas(shared_domains(state, gang, level), len(frame.names))
-        if (found := _first_rows(rows, seats, busy, ends, len(pods))) is not None
-    ]
+    prospects = [_first_rows(rows, seats, busy, ends, len(pods)) for rows in areas]
     for found in sorted(prospects)[:_TRIALS]:
         if rows := _would_do(state, gang, pods, found, seats > 0):
             until = None if math.isinf(found.free_at) else found.free_at
@@ -185,13 +209,11 @@ def _areas(shared: list[Ints], rows: int) -> list[Bools]:
     return [np.asarray(ids == domain) for domain in range(int(ids.max(initial=-1)) + 1)]
 
 
-def _first_rows(area: Bools, seats: Ints, busy: Ints, ends: Floats, count: int) -> _Prospect | None:
-    """The rows of an area that are free soonest and hold all members together."""
+def _first_rows(area: Bools, seats: Ints, busy: Ints, ends: Floats, count: int) -> _Prospect:
+    """The rows of an area that are free soonest and hold all members together; it has as many."""
     rows = np.flatnonzero(area & (seats > 0))
     rows = rows[np.lexsort((rows, busy[rows], ends[rows]))]
     enough = np.flatnonzero(np.cumsum(seats[rows]) >= count)
-    if not enough.size:
-        return None
     chosen = rows[: int(enough[0]) + 1]
     ended, freed = float(ends[chosen].max()), int(busy[chosen].sum())
     return _Prospect(ended, freed, tuple(chosen.tolist()), area)

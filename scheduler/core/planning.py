@@ -31,19 +31,19 @@ def attempt(state: State, gang: Gang, *, alone: bool = True) -> Plan | Refusal:
     the mandatory part, else one. What is refused to a gang that is not ``alone``, because its
     partners take room, is not remembered for others.
     """
-    question = _question(state, gang) if alone else None
-    known = state.refused.get(question)
+    asked = question(state, gang) if alone else None
+    known = state.refused.get(asked)
     if known is not None and known.gains == state.gains:
         return known
     outcome = _best(state, gang, waiting_pods(state, gang))
     if isinstance(outcome, Plan):
         return outcome
     reason = Reason.NEVER if outcome.never else Reason.NO_ROOM
-    if question is None:
+    if asked is None:
         return Refusal(reason, outcome.text, state.gains)
     found = bottleneck.of(state, gang, outcome.pods, required_level(state, gang))
     refusal = Refusal(reason, outcome.text, state.gains, found)
-    state.refused[question] = refusal
+    state.refused[asked] = refusal
     return refusal
 
 
@@ -108,7 +108,7 @@ def _mandatory(gang: Gang, waiting: Sequence[Pod], needed: int) -> list[Pod]:
     return [pod for pod in waiting if pod.uid in chosen]
 
 
-def _question(state: State, gang: Gang) -> Hashable | None:
+def question(state: State, gang: Gang) -> Hashable | None:
     """What has the same answer for all gangs that ask it; None for one that is like no other."""
     if gang.held or gang.memory.lost or gang.reserved:
         gang.ask = None

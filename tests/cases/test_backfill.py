@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+from builders import apart
+
 from .story import Story
+from .test_hostages import koordinator
 
 
 def waiting_long() -> Story:
@@ -79,3 +85,89 @@ def test_a_gang_that_never_fitted_has_nodes_kept_once_there_is_a_node_more() -> 
 
     assert story.reason("t/A-0").startswith("gang t/A: no room"), "it fits when others have ended"
     assert "t/s" not in story.placed
+
+
+# ── the first in the queue, for whom none can be kept ──
+
+
+def full_racks() -> Story:
+    """Three nodes in racks of their own, which others fill."""
+    story = Story(levels=("topo/rack",), backfill_wait_s=60)
+    for number in (1, 2, 3):
+        story.node(f"n{number}", gpu=4, rack=f"r{number}")
+        story.pod(f"other/x{number}", gpu=4, node=f"n{number}", scheduler="default-scheduler")
+    return story
+
+
+def partners_that_do_not_fit_side_by_side(story: Story) -> None:
+    for name in ("A1", "A2"):
+        koordinator(story, f"t/{name}", 4, size=2, groups='["t/A1", "t/A2"]')
+
+
+def a_gang_that_needs_a_node_which_is_shut(story: Story) -> None:
+    story.node("n4", gpu=4, rack="r4", unschedulable=True)
+    story.gang("A", 4, of=4)
+
+
+def segments_that_no_rack_holds(story: Story) -> None:
+    story.gang("A", 2, of=4, options={"segment-size": "2", "segment-topology": "rack"})
+
+
+def a_gang_that_others_keep_off(story: Story) -> None:
+    story.pod("t/rival", spec=apart("a"), node="n1", scheduler="other")
+    story.gang("A", 3, of=4, labels={"app": "a"})
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        partners_that_do_not_fit_side_by_side,
+        a_gang_that_needs_a_node_which_is_shut,
+        segments_that_no_rack_holds,
+        a_gang_that_others_keep_off,
+    ],
+)
+def test_where_nothing_can_be_kept_for_the_first_it_is_for_the_next(
+    first: Callable[[Story], None],
+) -> None:
+    story = full_racks()
+    first(story)
+    story.gang("B", 2, of=4)
+    story.advance(61)
+    story.pod("t/s", gpu=1)
+
+    story.delete("other/x1")
+    assert "t/s" not in story.placed, "what has come free is kept for B"
+
+    story.delete("other/x2")
+    assert {pod for pod in story.bound if "B" in pod} == {"t/B-0", "t/B-1"}
+
+
+@pytest.mark.parametrize("unfit", ["A1", "A2"])
+def test_partners_of_whom_one_never_fits_say_so_whatever_is_free(unfit: str) -> None:
+    story = full_racks()
+    for name in ("A1", "A2"):
+        asked = 8 if name == unfit else 4
+        koordinator(story, f"t/{name}", asked, size=1, groups='["t/A1", "t/A2"]')
+    texts = {name: story.reason(f"t/{name}-0") for name in ("A1", "A2")}
+    assert all("never fits: 0 of 1 placeable" in text for text in texts.values())
+
+    story.delete("other/x1")
+    story.advance(120)
+
+    assert {name: story.reason(f"t/{name}-0") for name in texts} == texts
+
+
+def test_once_nodes_can_be_kept_for_the_first_they_are() -> None:
+    story = full_racks()
+    a_gang_that_needs_a_node_which_is_shut(story)
+    story.gang("B", 2, of=4)
+    story.advance(61)
+    story.pod("t/s", gpu=1)
+
+    story.node("n4", gpu=4, rack="r4")
+    assert "t/s" not in story.placed, "all four are kept for A, not two of the others for B"
+
+    for number in (1, 2, 3):
+        story.delete(f"other/x{number}")
+    assert {pod for pod in story.bound if "A" in pod} == {f"t/A-{member}" for member in range(4)}

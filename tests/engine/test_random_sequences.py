@@ -42,6 +42,14 @@ def test_sequences_that_once_failed_do_so_no_more(seed: int) -> None:
     assert error is None, sequences.explain(seed, kit, operations, error)
 
 
+@pytest.mark.parametrize("seed", [2561, 2665, 2706])
+def test_calm_sequences_that_once_failed_do_so_no_more(seed: int) -> None:
+    kit = kits.make(seed, calm=True)
+    operations = sequences.draw(seed, weights=sequences.CALM)
+    error = sequences.failure_of(kit, operations)
+    assert error is None, sequences.explain(seed, kit, operations, error)
+
+
 @pytest.mark.parametrize("block", range(-(-RUNS // (2 * BLOCK))))
 def test_in_calm_weather_no_gang_is_ever_left_with_a_part(block: int) -> None:
     for seed in range(block * BLOCK, min(RUNS, (block + 1) * BLOCK)):
