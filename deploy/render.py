@@ -50,6 +50,7 @@ PARTS = (
     Part("components/monitoring", ".Values.monitoring.enabled"),
     Part("components/agent", ".Values.agent.enabled"),
     Part("components/admission", ".Values.admission.enabled"),
+    Part("components/gate", ".Values.gate.enabled"),
 )
 ONLY_WHEN = {"base/network-policy.yaml": ".Values.networkPolicy.enabled"}
 LEFT_OUT = ("base/namespace.yaml",)
@@ -59,6 +60,10 @@ SCHEDULER_IMAGE = """\
 image: "{{ .Values.kubeScheduler.image.repository }}:{{ .Values.kubeScheduler.image.tag }}"\
 """
 IMAGE = 'image: "{{ .Values.image.repository }}:{{ .Values.image.tag }}"'
+POLICIES = ("components/admission/scheduler-name.yaml", "components/gate/scheduling-gate.yaml")
+POLICY = "apiVersion: {}\nkind: MutatingAdmissionPolicy{}\n"
+POLICY_VERSION = "admissionregistration.k8s.io/v1"
+
 RESOURCES = """\
           resources:
             {{- toYaml .Values.%s | nindent 12 }}
@@ -167,6 +172,15 @@ VALUES = (
       nodeSelector:
         {{- toYaml .Values.agent.nodeSelector | nindent 8 }}
 """,
+    ),
+    *(
+        Value(
+            source,
+            POLICY.format(POLICY_VERSION, kind),
+            POLICY.format("{{ .Values.policies.apiVersion }}", kind),
+        )
+        for source in POLICIES
+        for kind in ("", "Binding")
     ),
 )
 

@@ -26,6 +26,8 @@ from tests.e2e.controlplane.cluster import (
 from tests.e2e.controlplane.kubelet import FakeKubelet
 from tests.e2e.controlplane.objects import create_namespace, create_nodes, fleet
 from tests.e2e.controlplane.scheduler import Scheduler
+from tests.e2e.controlplane.versions import kubernetes_minor
+from tests.e2e.deployed import policy_flags
 from tests.e2e.muster import MusterProcess, start_muster_scheduler
 
 _build_failure = pytest.StashKey[build.BuildError]()
@@ -69,7 +71,9 @@ def control_plane(pytestconfig: pytest.Config) -> Iterator[Cluster]:
     """The cluster that all tests share, without scheduler and without nodes."""
     if (error := pytestconfig.stash.get(_build_failure, None)) is not None:
         pytest.fail(f"the control plane cannot be built: {error}", pytrace=False)
-    with open_cluster(controllers=(*CONTROLLERS, VOLUME_CONTROLLER)) as cluster:
+    controllers = (*CONTROLLERS, VOLUME_CONTROLLER)
+    flags = policy_flags(kubernetes_minor())
+    with open_cluster(controllers=controllers, api_server_flags=flags) as cluster:
         pytestconfig.stash[_cluster] = cluster
         yield cluster
 

@@ -7,18 +7,26 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.e2e.controlplane import build
 from tests.e2e.controlplane.client import ApiError, Client, Object, Objects
-from tests.e2e.controlplane.cluster import Cluster
+from tests.e2e.controlplane.cluster import Cluster, named_cluster
 from tests.e2e.controlplane.scheduler import Scheduler
+from tests.e2e.controlplane.versions import kubernetes_minor
 from tests.e2e.muster import MusterProcess
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NAMESPACE = "muster-system"
 AGENT_NAMESPACE = "muster-agent"
 POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
+POLICY_SINCE = 36
+"""The minor that serves mutating policies by itself."""
+POLICY_BETA = "admissionregistration.k8s.io/v1beta1"
+POLICY_VERSION = (
+    "admissionregistration.k8s.io/v1" if kubernetes_minor() >= POLICY_SINCE else POLICY_BETA
+)
 CLUSTER_WIDE = {
     *("Namespace", "ClusterRole", "ClusterRoleBinding", "PriorityClass"),
     *POLICIES,
@@ -36,6 +44,24 @@ def component(name: str) -> Objects:
     folder = DEPLOY / "components" / name
     listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
     return [item for file in listed for item in objects(folder / file)]
+
+
+def policy_flags(minor: int) -> tuple[str, ...]:
+    """What docs/versions.md says to start an API server of an older minor with."""
+    if minor >= POLICY_SINCE:
+        return ()
+    return ("--feature-gates=MutatingAdmissionPolicy=true", f"--runtime-config={POLICY_BETA}=true")
+
+
+def policies(name: str) -> Objects:
+    """Those of a component of mutating policies, in the version that this minor serves."""
+    return [{**item, "apiVersion": POLICY_VERSION} for item in component(name)]
+
+
+def need_policies(client: Client) -> None:
+    """Skip on a cluster of others that does not serve mutating policies; ours all do."""
+    if named_cluster() and not served(client, policies("gate")[0]):
+        pytest.skip(f"the cluster of KUBECONFIG does not serve policies of {POLICY_VERSION}")
 
 
 MANIFEST = objects(DEPLOY / "muster.yaml")

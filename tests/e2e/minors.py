@@ -32,6 +32,7 @@ CORE = (
     "test_beside",
     "test_dialects",
     "test_deploy",
+    "test_gate",
 )
 """The files of tests/e2e in which a scheduler or an API server of another minor could differ."""
 

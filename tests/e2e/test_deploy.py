@@ -21,20 +21,20 @@ from tests.e2e.deployed import (
     apply,
     component,
     deployed_scheduler,
-    kind_of,
     kubeconfig,
     make,
     moved,
+    need_policies,
     objects,
+    policies,
     renamed,
-    served,
 )
 from tests.e2e.muster import MusterProcess
 
 pytestmark = pytest.mark.e2e
 
 JOB_PODS = 4
-COMPONENTS = [*component("agent"), *component("admission")]
+COMPONENTS = [*component("agent"), *policies("admission"), *policies("gate")]
 
 
 def _name(item: Object) -> str:
@@ -51,9 +51,8 @@ def _one(kind: str) -> Object:
 @pytest.mark.parametrize("item", [*MANIFEST, *COMPONENTS], ids=_name)
 def test_the_api_server_accepts_every_object(client: Client, namespace: str, item: Object) -> None:
     wanted = moved(item, namespace)
-    if not served(client, wanted):
-        assert item["kind"].startswith("MutatingAdmissionPolicy"), "all others must be served"
-        pytest.skip(f"this API server has no {kind_of(item)}, which came with Kubernetes 1.36")
+    if item["kind"].startswith("MutatingAdmissionPolicy"):
+        need_policies(client)
 
     applied = apply(client, wanted, dryRun="All")
 
@@ -355,12 +354,10 @@ def test_the_agent_runs_with_these_rights(agent: tuple[Path, str], tmp_path: Pat
 
 
 def test_a_labelled_namespace_gives_its_pods_to_muster(client: Client, namespace: str) -> None:
-    policies = component("admission")
-    if not served(client, policies[0]):
-        pytest.skip(f"this API server has no {kind_of(policies[0])} (Kubernetes 1.36)")
+    need_policies(client)
     label = {"metadata": {"labels": {"muster.scheduler/managed": "true"}}}
     with ExitStack() as made:
-        for item in policies:
+        for item in policies("admission"):
             make(client, made, renamed(item, namespace))
         assert _scheduler_of(client, namespace) == "default-scheduler"
         client.patch("Namespace", namespace, label)

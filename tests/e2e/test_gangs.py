@@ -131,32 +131,42 @@ def test_a_gang_with_a_late_binding_volume_goes_by_nomination(
     """A WaitForFirstConsumer claim is the scheduler's business, so it binds the pods itself."""
     name = f"late-{namespace}"
     client.create(storage_class(name))
-    client.create_all(volume_claim(f"claim-{index}", namespace, name) for index in range(4))
-    for index in range(4):
-        volumes = [volume_of_claim(f"claim-{index}")]
-        client.create_all(
-            gang_pods("vol", namespace, [index], 8, least=4, volumes=volumes),
-        )
-    wait_until(
-        lambda: all(
-            item["status"].get("nominatedNodeName") for item in client.list("Pod", namespace)
-        ),
-        30,
-        what="all four are nominated",
+    # One volume each, so that each pod has one node, whichever volumes are there already.
+    client.create_all(
+        volume_claim(f"claim-{index}", namespace, name, volume=f"{namespace}-{index}")
+        for index in range(4)
     )
-    # The volumes exist only now, so that the scheduler could not have been quicker than we look.
-    for item in client.list("Pod", namespace):
-        index = item["metadata"]["name"].rpartition("-")[2]
-        node = item["status"]["nominatedNodeName"]
-        client.create(local_volume_for(f"{namespace}-{index}", name, node))
-    wait_until(lambda: len(bound_names(client, namespace)) == 4, 90, what="all four are bound")
+    with PodRecorder(client, namespace) as recorder:
+        for index in range(4):
+            volumes = [volume_of_claim(f"claim-{index}")]
+            client.create_all(
+                gang_pods("vol", namespace, [index], 8, least=4, volumes=volumes),
+            )
+        # Without a volume the scheduler may take a nomination away before the next one is made, so
+        # there need not be a moment at which all four have one.
+        wait_until(lambda: len(nominated(recorder)) == 4, 30, what="all four have been nominated")
+        homes = nominated(recorder)
+        # The volumes exist only now, so that the scheduler was not quicker than we look.
+        for index in range(4):
+            client.create(local_volume_for(f"{namespace}-{index}", name, homes[f"vol-{index}"]))
+        wait_until(lambda: len(bound_names(client, namespace)) == 4, 90, what="all four are bound")
     members = placed(client, namespace, "vol-")
+    assert {f"vol-{member.index}": member.node for member in members} == homes
     assert len(racks(members)) == 1
     assert [member.hint["rank"] for member in members] == [0, 1, 2, 3]
     assert one_node_calls(muster) >= 4
     for index in range(4):
         client.delete("PersistentVolume", f"{namespace}-{index}")
     client.delete("StorageClass", name)
+
+
+def nominated(recorder: PodRecorder) -> dict[str, str]:
+    """The node that each pod was nominated to first."""
+    found: dict[str, str] = {}
+    for change in list(recorder.changes):
+        if node := change.pod.get("status", {}).get("nominatedNodeName"):
+            found.setdefault(change.name, node)
+    return found
 
 
 def local_volume_for(name: str, storage: str, node: str) -> Object:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.controlplane.client import Client, Object, wait_until
 from tests.e2e.controlplane.objects import pod
-from tests.e2e.deployed import component, kind_of, make, renamed, served
+from tests.e2e.deployed import make, need_policies, policies, renamed
 from tests.e2e.gangs import gang_pods, placed
 from tests.e2e.muster import MusterProcess
 
@@ -23,11 +23,9 @@ LABEL = {"metadata": {"labels": {"muster.scheduler/gated": "true"}}}
 @pytest.fixture
 def policy(client: Client, namespace: str) -> Iterator[None]:
     """The component's policy, at work in the test's namespace."""
-    policies = component("gate")
-    if not served(client, policies[0]):
-        pytest.skip(f"this API server has no {kind_of(policies[0])}, which came in Kubernetes 1.36")
+    need_policies(client)
     with ExitStack() as made:
-        for item in policies:
+        for item in policies("gate"):
             make(client, made, renamed(item, namespace))
         client.patch("Namespace", namespace, LABEL)
         wait_until(lambda: gates_given(client, namespace), what="the policy sets its gate")

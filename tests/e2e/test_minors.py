@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.e2e import minors
+from tests.e2e import deployed, minors
 from tests.e2e.controlplane.versions import KUBERNETES_VERSION, KUBERNETES_VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +43,17 @@ def test_the_page_names_every_version_that_is_tried() -> None:
     assert KUBERNETES_VERSIONS[-1] == KUBERNETES_VERSION
     for version in KUBERNETES_VERSIONS:
         assert f"| {version.removeprefix('v')} |" in page
+
+
+def test_the_page_says_the_flags_with_which_older_minors_are_tried() -> None:
+    page = (ROOT / "docs" / "versions.md").read_text()
+
+    for version in KUBERNETES_VERSIONS:
+        flags = deployed.policy_flags(int(version.split(".")[1]))
+        if flags:
+            assert f"`{' '.join(flags)}`" in page
+    assert not deployed.policy_flags(36)
+    assert deployed.policy_flags(35)
 
 
 def test_the_chart_refuses_what_the_page_says_it_does() -> None:

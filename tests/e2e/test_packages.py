@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +18,9 @@ from tests.e2e.packagers import HELM, KUBECTL, output, program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
-COMPONENTS = ("monitoring", "agent", "admission")
+COMPONENTS = ("monitoring", "agent", "admission", "gate")
+PRODUCTION = ("monitoring", "agent", "admission")
+COMPONENT = DEPLOY / "components"
 Named = dict[tuple[str, str], Object]
 
 
@@ -49,8 +54,8 @@ def _helm(*options: str) -> Named:
     return _named(item for item in yaml.safe_load_all(text) if item is not None)
 
 
-def _all_components() -> Named:
-    return _named(item for name in COMPONENTS for item in component(name))
+def _components(names: Iterable[str]) -> Named:
+    return _named(item for name in names for item in component(name))
 
 
 def test_the_base_is_the_manifest() -> None:
@@ -67,7 +72,7 @@ def test_the_chart_is_the_manifest_without_the_namespace() -> None:
 def test_the_chart_with_everything_has_the_components_as_they_are() -> None:
     found = _helm(*(f"--set={name}.enabled=true" for name in COMPONENTS))
 
-    wanted = _named(MANIFEST) | _all_components()
+    wanted = _named(MANIFEST) | _components(COMPONENTS)
     del wanted["Namespace", NAMESPACE]
     assert found == wanted
 
@@ -76,8 +81,45 @@ def test_helm_finds_nothing_to_complain_about() -> None:
     output(HELM, "lint", "--strict", f"--kube-version={KUBERNETES_VERSION}", DEPLOY / "chart")
 
 
+def test_kustomize_adds_each_component_as_helm_does(tmp_path: Path) -> None:
+    found = _overlay(tmp_path, f"components: {[str(COMPONENT / name) for name in COMPONENTS]}")
+
+    wanted = _helm(*(f"--set={name}.enabled=true" for name in COMPONENTS))
+    del found["Namespace", NAMESPACE]
+    assert found == wanted
+
+
+def test_policies_of_an_older_version_are_the_same_but_for_it(tmp_path: Path) -> None:
+    """The page's patch for Kustomize, and the value of the chart."""
+    page = (DEPLOY.parent / "docs" / "versions.md").read_text()
+    (patch,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names = ("admission", "gate")
+    components = f"components: {[str(COMPONENT / name) for name in names]}"
+    older = "admissionregistration.k8s.io/v1beta1"
+
+    found = _overlay(tmp_path, components, patch)
+    switches = [f"--set={name}.enabled=true" for name in names]
+    del found["Namespace", NAMESPACE]
+    assert found == _helm(*switches, f"--set=policies.apiVersion={older}")
+    newer = _helm(*switches)
+    changed = {key: item for key, item in found.items() if item != newer[key]}
+    assert len(changed) == 4
+    assert {item["apiVersion"] for item in changed.values()} == {older}
+
+
+def _overlay(folder: Path, *texts: str) -> Named:
+    """What Kustomize makes of the base with these parts of a kustomization."""
+    # Kustomize takes relative paths only.
+    inside = folder / "deploy"
+    shutil.copytree(DEPLOY, inside)
+    text = "\n".join(("resources: [deploy/base]", *texts)).replace(str(DEPLOY), "deploy")
+    (folder / "kustomization.yaml").write_text(text)
+    return _named(yaml.safe_load_all(output(KUBECTL, "kustomize", folder)))
+
+
 def test_production_is_the_base_and_the_components_with_more_room() -> None:
-    found, wanted = _kustomized("overlays/production"), _named(MANIFEST) | _all_components()
+    wanted = _named(MANIFEST) | _components(PRODUCTION)
+    found = _kustomized("overlays/production")
 
     assert found.keys() == wanted.keys()
     changed = {key for key, item in found.items() if item != wanted[key]}

@@ -18,6 +18,9 @@ EXIT_CODE = "muster.test/exit-code"
 
 _MADE_BY_TESTS = {"muster.test/made-by": "e2e"}
 
+_VOLUME = "muster.test/volume"
+"""Label of a volume: its name, for claims on that one alone."""
+
 
 def node(
     name: str,
@@ -216,8 +219,11 @@ def storage_class(name: str) -> Object:
     }
 
 
-def volume_claim(name: str, namespace: str, storage_class: str, size: str = "1Gi") -> Object:
-    """A claim on a volume of that class."""
+def volume_claim(
+    name: str, namespace: str, storage_class: str, size: str = "1Gi", volume: str = ""
+) -> Object:
+    """A claim on a volume of that class; with ``volume``, on the one of that name alone."""
+    selector = {"selector": {"matchLabels": {_VOLUME: volume}}} if volume else {}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -226,6 +232,7 @@ def volume_claim(name: str, namespace: str, storage_class: str, size: str = "1Gi
             "accessModes": ["ReadWriteOnce"],
             "storageClassName": storage_class,
             "resources": {"requests": {"storage": size}},
+            **selector,
         },
     }
 
@@ -236,7 +243,7 @@ def local_volume(name: str, storage_class: str, node: str, size: str = "1Gi") ->
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": name, "labels": dict(_MADE_BY_TESTS)},
+        "metadata": {"name": name, "labels": {**_MADE_BY_TESTS, _VOLUME: name}},
         "spec": {
             "capacity": {"storage": size},
             "accessModes": ["ReadWriteOnce"],

@@ -16,7 +16,7 @@ from deploy.render import RenderError, Value, main, templates
 from scheduler import __version__
 from tests.e2e.controlplane.versions import KUBERNETES_VERSION
 
-OPTIONAL = ("monitoring", "agent", "admission")
+OPTIONAL = ("monitoring", "agent", "admission", "gate")
 
 
 def _by_name(objects: Iterable[Object]) -> dict[tuple[str, str], Object]:
@@ -81,10 +81,12 @@ def test_another_namespace_is_meant_everywhere() -> None:
         ("settings", 'start = "nominate"\n', "ConfigMap"),
         ("networkPolicy.from", [{"podSelector": {}}], "NetworkPolicy"),
         ("agent.nodeSelector", {"example.com/gpu": "yes"}, "DaemonSet"),
+        ("policies.apiVersion", "example.com/v0", "MutatingAdmissionPolicy"),
+        ("policies.apiVersion", "example.com/v0", "MutatingAdmissionPolicyBinding"),
     ],
 )
 def test_each_value_changes_what_it_names(path: str, value: Any, where: str) -> None:
-    changed = _with(agent=True)
+    changed = _with(agent=True, admission=True, gate=True)
     *parents, last = path.split(".")
     inner = changed
     for name in parents:
@@ -92,7 +94,11 @@ def test_each_value_changes_what_it_names(path: str, value: Any, where: str) -> 
     inner[last] = value
 
     found = [item for item in chart_objects(changed, NAMESPACE) if item["kind"] == where]
+    before = _by_name(chart_objects(_with(agent=True, admission=True, gate=True), NAMESPACE))
 
+    assert any(before[where, item["metadata"]["name"]] != item for item in found)
+    if path == "policies.apiVersion":
+        assert {item["apiVersion"] for item in found} == {value}
     text = value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True)
     shown = yaml.safe_dump(found, default_flow_style=True, width=10**6)
     wanted = text.removesuffix("...\n").strip().strip("[]{}")
