@@ -206,7 +206,7 @@ def _no_gang(key: str, alike: Sequence[Mapping[str, Any]]) -> Response:
     if len(alike) > 1:
         names = ", ".join(gang["key"] for gang in alike)
         return _json({"error": f"gang {key} may be any of {names}: ask for one of them"}, 409)
-    return _json({"error": f"there is no gang {key}; muster gangs and /v1/gangs list all"}, 404)
+    return _json({"error": f"there is no gang {key}; /v1/gangs lists all"}, 404)
 
 
 def _busy(_request: Request, error: Exception) -> Response:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,8 @@ PORT_NAME = "http"
 PORT = 8086
 POD_LABEL = "app.kubernetes.io/name=muster"
 KUBECONFIG = "~/.kube/config"
+HOME = "muster-system"
+"""The namespace in which Muster runs, unless another one is named."""
 
 CONNECT_S, READ_S = 3.0, 15.0
 
@@ -141,6 +145,25 @@ def connect(
     if server:
         return ByUrl(server, token)
     return ThroughApiServer(_kubeconfig(kubeconfig), context, home, token)
+
+
+def typed(
+    words: str, server: str = "", kubeconfig: str = "", context: str | None = None, home: str = ""
+) -> str:
+    """A command as it would be typed, with what it takes to ask the same Muster as the same user.
+
+    A token is left out: it belongs into no text.
+    """
+    program = Path(sys.argv[0]).name
+    stated = {
+        "--server": server,
+        "--kubeconfig": "" if server or kubeconfig == KUBECONFIG else kubeconfig,
+        "--context": "" if server else context,
+        "--muster-namespace": "" if server or home == HOME else home,
+    }
+    options = "".join(f" {name} {shlex.quote(value)}" for name, value in stated.items() if value)
+    plugin = program.startswith("kubectl")
+    return f"{'kubectl muster' if plugin else 'muster'} {words}{options}"
 
 
 def gone_wrong(command: str, error: MusterError) -> NoReturn:

@@ -34,7 +34,14 @@ def why(
         asked = client.connect(server, kubeconfig, context, muster_namespace, token)
         home, text = _split(name, namespace or asked.namespace or "default")
         path = f"/v1/gangs/{quote(home, safe='')}/{quote(text, safe='')}/why"
-        found = client.answer("why", asked.get(path))
+        reply = asked.get(path)
+        if reply.status == 404 and reply.error:
+            everything = client.typed("gangs -A", server, kubeconfig, context, muster_namespace)
+            typer.echo(
+                f"muster why: there is no gang {home}/{text}; `{everything}` lists all", err=True
+            )
+            raise typer.Exit(client.NOT_THERE)
+        found = client.answer("why", reply)
     except MusterError as error:
         client.gone_wrong("why", error)
     if as_json:

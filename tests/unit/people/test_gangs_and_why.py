@@ -6,6 +6,7 @@ import pytest
 from people_site import LEVELS, Site, muster
 
 from scheduler import decode
+from scheduler.commands import client
 from scheduler.core import engine
 from scheduler.core.messages import NodeSeen, PodSeen, Synced, Tick
 from scheduler.core.unblocking import holders
@@ -168,11 +169,36 @@ def test_why_takes_a_pods_name_for_its_gang_and_a_gang_of_one_by_its_pod(here: S
     assert (alone.line("placed in"), alone.line("nodes")) == ("b0/r0", "b0-r0-0")
 
 
-def test_who_is_not_there_is_said_and_ends_with_1(idle: Site) -> None:
-    ran = muster("why", "t/nobody", "--server", idle.url)
+def test_who_is_not_there_is_said_with_the_command_that_lists_all(here: Site) -> None:
+    here.gang("train", 2, 8)
+
+    ran = muster("why", "t/nobody", "--server", here.url)
 
     assert (ran.status, ran.out) == (1, "")
-    assert ran.err == "muster why: there is no gang t/nobody; muster gangs and /v1/gangs list all\n"
+    listing = f"muster gangs -A --server {here.url}"
+    assert ran.err == f"muster why: there is no gang t/nobody; `{listing}` lists all\n"
+    assert "train" in muster(*listing.split()[1:]).out
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "command"),
+    [
+        ("/usr/bin/muster", {}, "muster gangs -A"),
+        ("kubectl-muster", {}, "kubectl muster gangs -A"),
+        ("muster", {"kubeconfig": client.KUBECONFIG, "home": client.HOME}, "muster gangs -A"),
+        (
+            "muster",
+            {"kubeconfig": "/a b/config", "context": "c", "home": "other"},
+            "muster gangs -A --kubeconfig '/a b/config' --context c --muster-namespace other",
+        ),
+        ("muster", {"server": "x:1", "kubeconfig": "k"}, "muster gangs -A --server x:1"),
+    ],
+)
+def test_a_command_is_told_as_it_has_to_be_typed(
+    program: str, options: dict[str, str], command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [program])
+    assert client.typed("gangs -A", **options) == command
 
 
 @pytest.mark.parametrize("name", ["", "/", "a/", "/a", "a/b/c"])
