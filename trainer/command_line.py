@@ -12,6 +12,7 @@ from typing import Any
 
 from trainer import torchrun_numbers, world
 from trainer.errors import WorldError
+from trainer.node_order import Decision
 from trainer.settings import LaunchSettings, environment, flag, help_of
 
 log = logging.getLogger("muster.launch")
@@ -84,6 +85,18 @@ def prepare(options: argparse.Namespace, pods: world.LaunchWorld) -> None:
         )
     if options.run_path and options.module:
         options.training_script = module_file(options.training_script)
+
+
+def renumber(options: argparse.Namespace, rank: int, decision: Decision) -> None:
+    """Tell torchrun, and the variables that its workers inherit, what the pods agreed on."""
+    options.node_rank = decision.ranks[rank]
+    os.environ["PET_NODE_RANK"] = str(options.node_rank)
+    if decision.address is not None:
+        options.master_addr, options.master_port = decision.address, decision.port
+        options.rdzv_endpoint = ""
+        os.environ["PET_MASTER_ADDR"] = decision.address
+        os.environ["PET_MASTER_PORT"] = str(decision.port)
+        os.environ.pop("PET_RDZV_ENDPOINT", None)
 
 
 def module_file(name: str) -> str:

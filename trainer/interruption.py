@@ -57,13 +57,18 @@ def leave_on_sigterm_until_workers_run() -> None:
     threading.Thread(target=_watch, args=(receiver, sender), daemon=True).start()
 
 
+def workers_run() -> bool:
+    """Whether torchrun has installed its own handlers, behind the rendezvous of all pods."""
+    return signal.getsignal(signal.SIGTERM) is not _early
+
+
 def _early(_number: int, _frame: object) -> None:
     """Only marks that torchrun's handler is not there yet."""
 
 
 def _watch(receiver: socket.socket, _sender: socket.socket) -> None:
     while numbers := receiver.recv(64):
-        if signal.SIGTERM in numbers and signal.getsignal(signal.SIGTERM) is _early:
+        if signal.SIGTERM in numbers and not workers_run():
             sys.stderr.write("muster: SIGTERM before any worker ran\n")
             sys.stderr.flush()
             os._exit(EXIT_CODE)

@@ -18,13 +18,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from trainer import command_line, ports, reach, world
+from trainer import command_line, first_pod, ports
 from trainer.errors import PreflightError, RendezvousError, SettingsError, WorldError
 from trainer.facts import Machine
 from trainer.health import METRICS_DIR, Health
 from trainer.interruption import EXIT_CODE, leave_on_sigterm_until_workers_run
 from trainer.plan import Plan, plan_here, surroundings
-from trainer.settings import LaunchSettings, PreflightSettings, environment
+from trainer.settings import PreflightSettings, environment
 
 log = logging.getLogger("muster.launch")
 
@@ -60,10 +60,12 @@ def launch(args: Sequence[str]) -> int:
         _agree_on_port(chosen)
         if settings.preflight:
             _preflight(chosen, machine)
-        _reach_first_pod(settings, chosen.world)
-        options = command_line.parser().parse_args(args)
-        command_line.prepare(options, chosen.world)
-        return _run(options)
+        with first_pod.met(settings, chosen) as decision:
+            options = command_line.parser().parse_args(args)
+            command_line.prepare(options, chosen.world)
+            if decision is not None:
+                command_line.renumber(options, chosen.world.node_rank or 0, decision)
+            return _run(options)
 
 
 def _announce(chosen: Plan) -> None:
@@ -95,26 +97,6 @@ def _agree_on_port(chosen: Plan) -> None:
     log.info("port %d, derived from gang %s", port, chosen.gang)
 
 
-def _reach_first_pod(settings: LaunchSettings, pods: world.LaunchWorld) -> None:
-    """torchrun waits, too, but for 15 minutes and without saying for what.
-
-    Raises PreflightError with host, port and seconds.
-    """
-    point = pods.meeting_point
-    if point is None or pods.max_nodes == 1 or not settings.reach_timeout:
-        return
-    host, port = point[0], int(os.environ.get("PET_MASTER_PORT") or point[1])
-    if pods.static and pods.node_rank == 0:
-        if not ports.is_free(port):
-            raise PreflightError(
-                f"port {port} of this pod is taken already, and the gang is to meet there; set "
-                "MASTER_PORT in all pods to another"
-            )
-    elif pods.static or not reach.is_here(host):
-        found = reach.wait_for(host, port, settings.reach_timeout)
-        log.info("first pod reached at %s:%d after %.1f s", found.address, port, found.seconds)
-
-
 def _preflight(chosen: Plan, machine: Machine) -> None:
     """Raises PreflightError for what the checks find."""
     from trainer import preflight
@@ -122,9 +104,8 @@ def _preflight(chosen: Plan, machine: Machine) -> None:
 
     if chosen.world.max_nodes == 1:
         return
-    point = chosen.world.meeting_point
-    said = int(os.environ.get("PET_MASTER_PORT") or (point[1] if point else 0))
-    worker = preflight.pod_as_worker(chosen.world, said + PREFLIGHT_OFFSET)
+    port = first_pod.agreed_port(chosen.world) + PREFLIGHT_OFFSET
+    worker = preflight.pod_as_worker(chosen.world, port)
     limits = PreflightSettings.load(environment(), {})
     problems = preflight.problems_of(chosen.decisions)
     found = preflight.run(worker, limits, machine, problems, tuple(chosen.decisions.warnings))

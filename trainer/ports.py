@@ -23,6 +23,8 @@ log = logging.getLogger("muster.ports")
 FIRST, LAST = 12_000, 27_998
 """Below Kubernetes' node ports and Linux's ephemeral ports, which anybody may take."""
 
+HIGHEST = 65_535
+
 CANDIDATES = 16
 GREETING = "muster 1 {gang}\n"
 
@@ -48,6 +50,16 @@ def is_free(port: int) -> bool:
                 continue  # no IPv6 here
             return False
     return True
+
+
+def any_free(room: int = 0) -> int:
+    """A port that nobody listens on at this moment, nor on the one so far above it."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            found: int = probe.getsockname()[1]
+        if not room or (found + room <= HIGHEST and is_free(found) and is_free(found + room)):
+            return found
 
 
 class Beacon:

@@ -13,7 +13,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -22,10 +21,11 @@ from multiprocessing.connection import wait
 from multiprocessing.context import ForkContext, ForkProcess
 from pathlib import Path
 
-from trainer import command_line, hints
+from trainer import command_line, hints, ports
 from trainer.errors import HintError, SettingsError
 from trainer.interruption import EXIT_CODE
 from trainer.launch import launch
+from trainer.roll_call import OFFSET
 
 log = logging.getLogger("muster.rehearse")
 
@@ -47,7 +47,7 @@ def rehearse(hint_file: Path, args: Sequence[str]) -> int:
     texts = _read(hint_file)
     _check_script(args)
     _preload()
-    port = _free_port()
+    port = ports.any_free(OFFSET)
     context = multiprocessing.get_context("fork")
     pods = [
         _start(context, _variables(text, number, len(texts), port), args)
@@ -91,13 +91,6 @@ def _preload() -> None:
     for name in PRELOAD:
         with suppress(ImportError):
             importlib.import_module(name)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _variables(text: str | None, number: int, pods: int, port: int) -> dict[str, str]:

@@ -238,6 +238,13 @@ class LaunchSettings(Settings):
             "waiting to torchrun."
         ),
     )
+    rank_order: str = field(
+        default="hint",
+        metadata=text(
+            "hint gives pods of a static rendezvous node ranks in topology order, whatever the "
+            "script; launcher leaves them those of their controller."
+        ),
+    )
     metrics_port: int = field(
         default=0,
         metadata=text("Port of this pod's /healthz and /metrics (Prometheus); 0 serves none."),
@@ -254,6 +261,7 @@ class LaunchSettings(Settings):
         at_least("reach_timeout", self.reach_timeout, 0)
         one_of("backend", self.backend, ("nccl", "gloo", "hccl", "mpi", None))
         one_of("rdma", self.rdma, ("auto", "expected", "required"))
+        one_of("rank_order", self.rank_order, ("hint", "launcher"))
         at_least("grace", self.grace, 2)
         for name in ("flight_recorder", "metrics_port"):
             at_least(name, getattr(self, name), 0)
