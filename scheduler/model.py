@@ -174,6 +174,9 @@ class Options:
     """Seconds of waiting after which the requirement moves one level broader."""
     segment_size: int | None = None
     segment_level: str = ""
+    segment_within: tuple[tuple[int, str], ...] = ()
+    """Larger segments that these make up, the smallest first: (members, level). Each size divides
+    the next."""
     communication: Communication | None = None
     nvlink: Wish | None = None
     """Whether all members shall share one NVLink domain."""
@@ -192,6 +195,11 @@ class Options:
     start: Start | None = None
     exact_gpus: bool | None = None
     """Whether the pod takes the very GPUs that Muster chooses, from an annotation."""
+
+    @property
+    def hard_levels(self) -> tuple[str, ...]:
+        """Levels that all members, or those of a segment, must share; "" where none is stated."""
+        return self.required, self.segment_level, *(level for _, level in self.segment_within)
 
 
 NO_OPTIONS = Options()

@@ -29,9 +29,7 @@ def note_asker(turn: Turn, who: Hashable, options: Options | None) -> None:
     somebody asks for it.
     """
     askers = turn.state.host_askers
-    asks = options is not None and not HOST_NAMES.isdisjoint(
-        (options.required, options.segment_level)
-    )
+    asks = options is not None and not HOST_NAMES.isdisjoint(options.hard_levels)
     if asks == (who in askers):
         return
     before = bool(askers)

@@ -141,7 +141,7 @@ def _shape(gang: Gang) -> Hashable:
     if gang.life is None:
         return None
     stated = gang.life.options
-    segments = stated.segment_size, stated.segment_level
+    segments = stated.segment_size, stated.segment_level, stated.segment_within
     wishes = stated.communication, stated.nvlink, stated.gpu_required, stated.gpu_preferred
     level = stated.required, gang.memory.relaxed, stated.preferred, stated.relax_after is None
     return (
@@ -161,7 +161,7 @@ def _shape(gang: Gang) -> Hashable:
 def _place(state: State, gang: Gang, pods: Sequence[Pod]) -> Plan | Shortage:
     state.plans += 1
     options = gang.life.options if gang.life else None
-    for named in (options.required, options.segment_level) if options else ():
+    for named in options.hard_levels if options else ():
         if named and state.topology().resolve(named) is None and named not in cliques.NAMES:
             return unknown_level(state, named)
     if options and wants_cliques(options) and state.cliques() is None:

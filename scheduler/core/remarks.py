@@ -21,6 +21,7 @@ _KEYS = {
     "preferred": "topology-preferred",
     "relax_after": "topology-relax-after",
     "segment_level": "segment-topology",
+    "segment_within": "larger segments",
     "nvlink": "nvlink-domain",
     "gpu_preferred": "gpu-model-preferred",
 }

@@ -1,4 +1,8 @@
-"""Segments: so many consecutive members share one domain, and a lost one comes back to its own."""
+"""Segments: so many consecutive members share one domain, and a lost one comes back to its own.
+
+Segments may be parts of larger ones: each sixteen members in one block, each four of these in one
+rack.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +12,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scheduler.core import cliques, hints, ranking
-from scheduler.core.capacity import Bools, Ints
+from scheduler.core.capacity import Bools
 from scheduler.core.effort import Effort, Plan, View
-from scheduler.core.fabric import Fabric
 from scheduler.core.gang import Status
-from scheduler.core.ground import Key
 from scheduler.core.kinds import Kind
-from scheduler.core.placement import Ask, NoRoom, Seats, ground_of, place
+from scheduler.core.placement import Ask, NoRoom, place
+from scheduler.core.slices import Coarse, Layer, only
 from scheduler.model import Pod
-
-MOST_HOSTS = 64
-"""Domains that are tried for what is left when members do not divide into whole segments."""
 
 
 def has_segments(effort: Effort) -> bool:
     """Whether the gang is cut into segments that do not share a domain anyway."""
-    size = effort.options.segment_size
-    if size is None or size == 1 or (found := _view(effort)) is None:
-        return False
-    view, level = found
-    return view.required is None or view.required < level
+    return _cut(effort) is not None
 
 
 def seat_segments(effort: Effort, kind: Kind, pods: Sequence[Pod]) -> Plan | NoRoom:
@@ -36,27 +32,43 @@ def seat_segments(effort: Effort, kind: Kind, pods: Sequence[Pod]) -> Plan | NoR
     Segments are placed like members alike on a tree that ends at the segments' level, where a
     domain holds as many as its nodes have room for: exactly, so that fewest domains are used at
     each level down to that one. What is left of a gang that does not divide goes where it costs
-    least, see `_placed`. The members of each domain follow, on the fewest of its nodes. Members
-    whose segment lives join it.
+    least, see `slices.Coarse`. The members of each domain follow, on the fewest of its nodes.
+    Members whose segment lives join it.
     """
-    view = _view(effort)
-    size = effort.options.segment_size
-    assert view is not None
-    assert size is not None
-    ask = effort.ask(view[0], kind, len(pods), effort.within)
-    joining, fresh = _by_segment(effort, pods, size)
-    seated: dict[str, int] = {}
-    for mates, members in joining:
-        ask, rows = _join(view, ask, mates, len(members))
-        if not rows:
-            return NoRoom(0, None)
-        seated.update({pod.uid: row for pod, row in zip(members, rows, strict=True)})
-    placed = _place_anywhere(effort, view, ask, len(fresh), size) if fresh else []
-    if isinstance(placed, NoRoom):
-        return placed
-    seated.update({pod.uid: row for pod, row in zip(fresh, placed, strict=True)})
+    cut = _cut(effort)
+    assert cut is not None
+    view, layers = cut
+    ask = effort.ask(view, kind, len(pods), effort.within)
+    found = _Seating(effort, view).of(ask, pods, layers)
+    if isinstance(found, NoRoom):
+        return found
     names = effort.room.frame.names
-    return Plan(tuple(pods), tuple(names[seated[pod.uid]] for pod in pods))
+    return Plan(tuple(pods), tuple(names[found.rows[pod.uid]] for pod in pods))
+
+
+def _cut(effort: Effort) -> tuple[View, tuple[Layer, ...]] | None:
+    """The tree, and the layers in it, broadest first; None if nothing is cut.
+
+    Left out are layers that hold anyway: those of one member, and those at a level that all members
+    or the members of a larger segment share in any case.
+    """
+    options = effort.options
+    found = _view(effort) if options.segment_size else None
+    if found is None:
+        return None
+    view, finest = found
+    layers = [(finest, options.segment_size or 1)]
+    for size, named in options.segment_within:
+        level = effort.state.topology().resolve(named)
+        if level is not None:
+            layers.append((view.at(level), size))
+    kept: list[Layer] = []
+    shared = -1 if view.required is None else view.required
+    for level, size in reversed(layers):
+        if size > 1 and level > shared:
+            kept.append(Layer(level, size))
+            shared = level
+    return (view, tuple(kept)) if kept else None
 
 
 def _view(effort: Effort) -> tuple[View, int] | None:
@@ -71,6 +83,89 @@ def _view(effort: Effort) -> tuple[View, int] | None:
         return None if view is None or view.cliques is None else (view, view.cliques)
     views = effort.views()
     return (views[0], views[0].at(level)) if views and level is not None and level >= 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The row of each member, by uid, and what is asked for after that."""
+
+    ask: Ask
+    rows: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seating:
+    """Seats members segment by segment, in one tree."""
+
+    effort: Effort
+    view: View
+
+    def of(self, ask: Ask, pods: Sequence[Pod], layers: Sequence[Layer]) -> _Found | NoRoom:
+        """Rows for the pods: members of segments that live join these, the others come last."""
+        seated: dict[str, int] = {}
+        joining, fresh = _by_segment(self.effort, pods, layers[0].size)
+        for mates, members in joining:
+            found = self._joined(ask, mates, members, layers)
+            if isinstance(found, NoRoom):
+                return NoRoom(0, None)
+            ask = found.ask
+            seated |= found.rows
+        if not fresh:
+            return _Found(ask, seated)
+        rows = self._anywhere(ask, len(fresh), layers)
+        if isinstance(rows, NoRoom):
+            return rows
+        return _Found(_without(ask, rows), seated | _pairs(fresh, rows))
+
+    def _joined(
+        self, ask: Ask, mates: Sequence[int], pods: Sequence[Pod], layers: Sequence[Layer]
+    ) -> _Found | NoRoom:
+        """Rows in the domain of their segment, which is cut into the finer layers itself."""
+        ids = self.view.fabric.domains[layers[0].level]
+        home = np.asarray((ids == ids[mates[0]]) & (ids >= 0))
+        narrowed = only(ask, len(pods), home)
+        if len(layers) > 1:
+            inner = self.of(narrowed, pods, layers[1:])
+            if isinstance(inner, NoRoom):
+                return inner
+            rows = [inner.rows[pod.uid] for pod in pods]
+        else:
+            seats = place(self.view.fabric, narrowed)
+            if isinstance(seats, NoRoom):
+                return seats
+            rows = np.repeat(seats.rows, seats.counts).tolist()
+        return _Found(_without(ask, rows), _pairs(pods, rows))
+
+    def _anywhere(self, ask: Ask, count: int, layers: Sequence[Layer]) -> list[int] | NoRoom:
+        """Rows, one a member, segment by segment; inside one domain of the required level."""
+        outcome: list[int] | NoRoom = NoRoom(0, None)
+        for inside in _walls(self.effort, self.view):
+            walled = ask if inside is None else replace(ask, fits=np.where(inside, ask.fits, 0))
+            outcome = Coarse.of(self.view.fabric, layers, walled).rows(count)
+            if not isinstance(outcome, NoRoom):
+                break
+        return outcome
+
+
+def _pairs(pods: Sequence[Pod], rows: Sequence[int]) -> dict[str, int]:
+    return {pod.uid: row for pod, row in zip(pods, rows, strict=True)}
+
+
+def _without(ask: Ask, rows: Sequence[int]) -> Ask:
+    """The same ask when these rows have one member more each."""
+    taken = np.bincount(np.asarray(rows, dtype=np.int64), minlength=ask.fits.size)
+    free = np.maximum(ask.free - taken * ask.per_member, 0)
+    return replace(ask, fits=np.maximum(ask.fits - taken, 0), free=free)
+
+
+def _walls(effort: Effort, view: View) -> Iterator[Bools | None]:
+    """The domains of a required level that the view's tree does not have, one by one."""
+    if effort.level is None or view.required is not None:
+        yield None
+        return
+    ids = effort.state.topology().fabric.domains[effort.level]
+    for domain in range(int(ids.max(initial=-1)) + 1):
+        yield np.asarray(ids == domain)
 
 
 # ── members whose segment lives ──
@@ -107,178 +202,3 @@ def _living(effort: Effort, size: int) -> dict[int, list[int]]:
         if row is not None and rank is not None:
             found.setdefault(rank // size, []).append(row)
     return found
-
-
-def _join(
-    view: tuple[View, int], ask: Ask, mates: Sequence[int], count: int
-) -> tuple[Ask, list[int]]:
-    """Rows for members in the domain of their segment, and what is asked for after that."""
-    ids = view[0].fabric.domains[view[1]]
-    domain = int(ids[mates[0]])
-    inside = np.asarray((ids == domain) & (ids >= 0))
-    seats = place(view[0].fabric, _only(ask, count, inside))
-    if isinstance(seats, NoRoom):
-        return ask, []
-    return _without(ask, seats), np.repeat(seats.rows, seats.counts).tolist()
-
-
-def _only(ask: Ask, count: int, inside: Bools) -> Ask:
-    return replace(ask, count=count, fits=np.where(inside, ask.fits, 0), required=None)
-
-
-def _without(ask: Ask, seats: Seats) -> Ask:
-    """The same ask when these seats are taken."""
-    taken = np.zeros_like(ask.fits)
-    taken[seats.rows] = seats.counts
-    free = np.maximum(ask.free - taken * ask.per_member, 0)
-    return replace(ask, fits=np.maximum(ask.fits - taken, 0), free=free)
-
-
-# ── whole segments ──
-
-
-def _place_anywhere(
-    effort: Effort, view: tuple[View, int], ask: Ask, count: int, size: int
-) -> list[int] | NoRoom:
-    """Rows, one a member, segment by segment; inside one domain of the required level."""
-    outcome: list[int] | NoRoom = NoRoom(0, None)
-    for inside in _walls(effort, view[0]):
-        walled = ask if inside is None else replace(ask, fits=np.where(inside, ask.fits, 0))
-        outcome = _Coarse.of(view, walled, size).rows(count)
-        if not isinstance(outcome, NoRoom):
-            break
-    return outcome
-
-
-def _walls(effort: Effort, view: View) -> Iterator[Bools | None]:
-    """The domains of a required level that the view's tree does not have, one by one."""
-    if effort.level is None or view.required is not None:
-        yield None
-        return
-    ids = effort.state.topology().fabric.domains[effort.level]
-    for domain in range(int(ids.max(initial=-1)) + 1):
-        yield np.asarray(ids == domain)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Coarse:
-    """The tree down to the segments' level, with its domains as nodes that hold segments."""
-
-    fabric: Fabric
-    """The whole tree."""
-    ids: Ints
-    """int64 [n]: the segments' domain of each row, -1 for none."""
-    members: Ask
-    """What is asked for members."""
-    size: int
-    tree: Fabric
-    room: Ints
-    """int64 [domains]: members that fit."""
-    ask: Ask
-    """What is asked for whole segments."""
-
-    @classmethod
-    def of(cls, view: tuple[View, int], ask: Ask, size: int) -> _Coarse:
-        whole, level = view
-        ids = whole.fabric.domains[level].astype(np.int64)
-        inside = ids >= 0 if ask.within is None else (ids >= 0) & ask.within
-        fits = np.where(inside, ask.fits, 0)
-        domains = int(ids.max(initial=-1)) + 1
-        room = np.bincount(ids[inside], fits[inside], domains).astype(np.int64)
-        free = np.bincount(ids[inside], ask.free[inside], domains).astype(np.int64)
-        heads = np.zeros(domains, dtype=np.int64)
-        known = np.flatnonzero(ids >= 0)
-        heads[ids[known]] = known
-        tree = Fabric(np.ascontiguousarray(whole.fabric.domains[:level, heads]))
-        segments = Ask(1, room // size, free, ask.per_member * size, required=ask.required)
-        return cls(whole.fabric, ids, replace(ask, fits=fits), size, tree, room, segments)
-
-    def rows(self, count: int) -> list[int] | NoRoom:
-        """Rows for so many members, one a member, whole segments first."""
-        whole, rest = divmod(count, self.size)
-        found = self._placed(whole, rest)
-        if isinstance(found, NoRoom):
-            return NoRoom(min(count, found.fits_in_best * self.size), None)
-        segments, host = found
-        rows: list[int] = []
-        last: list[int] = []
-        for domain in np.flatnonzero(segments).tolist():
-            number = int(segments[domain]) * self.size
-            inner = self._inside(domain, number + (rest if domain == host else 0))
-            rows += inner[:number]
-            last += inner[number:]
-        return rows + (last or (self._inside(host, rest) if rest else []))
-
-    def _inside(self, domain: int, count: int) -> list[int]:
-        """Rows for members of one domain."""
-        seats = place(self.fabric, _only(self.members, count, np.asarray(self.ids == domain)))
-        assert isinstance(seats, Seats), "a domain with room for its segments holds their members"
-        rows: list[int] = np.repeat(seats.rows, seats.counts).tolist()
-        return rows
-
-    def _placed(self, whole: int, rest: int) -> tuple[Ints, int] | NoRoom:
-        """Segments for each domain and the domain of what is left (-1: nothing is), at the least
-        `Ground.key` of the domains used.
-
-        What is left goes beside the whole segments where their domains have room for it, as if it
-        were a whole one, or into a domain that has room for it beside all segments that it holds:
-        of those, each that differs from the others (at most MOST_HOSTS) is tried.
-        """
-        if not rest:
-            found = self._counts(whole)
-            return found if isinstance(found, NoRoom) else (found, -1)
-        tried = [way for way in self._ways(whole, rest) if way is not None]
-        if not tried:
-            return NoRoom(max(0, int((self.room // self.size).sum()) - 1), None)
-        _, counts, host = min(tried, key=lambda way: way[0])
-        return counts, host
-
-    def _ways(self, whole: int, rest: int) -> Iterator[tuple[Key, Ints, int] | None]:
-        if whole and not isinstance(found := self._counts(whole), NoRoom):
-            beside = np.flatnonzero((found > 0) & (self.room - found * self.size >= rest))
-            if beside.size:
-                yield self._way(found, int(beside[0]))
-                return
-        if not isinstance(found := self._counts(whole + 1), NoRoom):
-            last = int(np.flatnonzero(found)[-1])
-            found[last] -= 1
-            yield self._way(found, last)
-        for host in self._hosts(rest):
-            counts = self._counts(whole, host) if whole else np.zeros_like(self.room)
-            yield None if isinstance(counts, NoRoom) else self._way(counts, host)
-
-    def _hosts(self, rest: int) -> list[int]:
-        """Domains with room for what is left beside the segments that they hold, one of a kind."""
-        able = np.flatnonzero(self.room % self.size >= rest)
-        parent = self.tree.domains[-1, able] if self.tree.levels else np.zeros_like(able)
-        kinds = np.stack([parent, self.room[able] // self.size, self.ask.free[able]])
-        _, first = np.unique(kinds, axis=1, return_index=True)
-        hosts: list[int] = able[np.sort(first)[:MOST_HOSTS]].tolist()
-        return hosts
-
-    def _counts(self, count: int, host: int | None = None) -> Ints | NoRoom:
-        """Segments for each domain; those of a host's path cost nothing."""
-        ask = replace(self.ask, count=count)
-        if host is not None:
-            near = np.zeros(self.room.size, dtype=np.int64)
-            near[host] = 1
-            ask = replace(ask, near=near, within=self._shared_with(host))
-        found = place(self.tree, ask)
-        if isinstance(found, NoRoom):
-            return found
-        counts = np.zeros(self.room.size, dtype=np.int64)
-        counts[found.rows] = found.counts
-        return counts
-
-    def _shared_with(self, host: int) -> Bools | None:
-        """With a required level: the domains that may be used together with this one."""
-        if self.ask.required is None:
-            return None
-        ids = self.tree.domains[self.ask.required]
-        return np.asarray(ids == ids[host])
-
-    def _way(self, counts: Ints, host: int) -> tuple[Key, Ints, int]:
-        used = counts > 0
-        used[host] = True
-        chosen = np.flatnonzero(used[self.tree.order])
-        return ground_of(self.tree, self.ask).key(chosen), counts, host

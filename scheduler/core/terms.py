@@ -19,6 +19,7 @@ def merged(gang: Gang, group: Group | None) -> Options:
         return next(iter(gang.declared))
     pods = sorted(gang.declared, key=repr)
     stated = [*pods, group.options] if group is not None else pods
+    cut = next((item for item in stated if item.segment_size is not None), None)
     return Options(
         min_available=_most(pods, group, "min_available"),
         size=_most(pods, group, "size"),
@@ -29,6 +30,7 @@ def merged(gang: Gang, group: Group | None) -> Options:
         relax_after=_first(stated, "relax_after"),
         segment_size=_first(stated, "segment_size"),
         segment_level=_first(stated, "segment_level") or "",
+        segment_within=cut.segment_within if cut is not None else (),
         communication=_first(stated, "communication"),
         nvlink=_first(stated, "nvlink"),
         gpu_required=_first(stated, "gpu_required") or (),

@@ -27,6 +27,7 @@ _GROUP = _PREFIX + "pod-group-name"
 _TOTAL = _PREFIX + "pod-group-total-count"
 _FAST = _PREFIX + "pod-group-fast-admission"
 _LAYERS = _PREFIX + "podset-slice-required-topology-constraints"
+_MOST_LAYERS = 3
 
 _TOPOLOGY: Table = {
     _PREFIX + "podset-required-topology": ("required", values.level),
@@ -62,19 +63,26 @@ def read_topology(annotations: Json) -> Options | Fault:
     options = read_table(annotations, _TOPOLOGY)
     if isinstance(options, Fault) or annotations.get(_LAYERS) is None:
         return options
-    slices = _only_layer(annotations.get(_LAYERS))
+    slices = _layers(annotations.get(_LAYERS))
     return slices if isinstance(slices, Fault) else lay(options, slices)
 
 
-def _only_layer(stated: object) -> Options | Fault:
+def _layers(stated: object) -> Options | Fault:
+    """Slices of slices, the broadest first."""
     layers = values.json_value(stated)
-    if not isinstance(layers, list) or not layers:
-        return Fault(f"{_LAYERS}: {quoted(stated)} is not a JSON list of topology and size")
-    if len(layers) > 1:
-        # Keeping one and dropping the others would break a promise without a word.
-        return Fault(f"{_LAYERS}: has {len(layers)} layers; Muster keeps one, state only one")
+    if not isinstance(layers, list) or not 0 < len(layers) <= _MOST_LAYERS:
+        wanted = f"a JSON list of 1 to {_MOST_LAYERS} layers of topology and size"
+        return Fault(f"{_LAYERS}: {quoted(stated)} is not {wanted}")
     readers = {"topology": values.level, "size": values.count}
-    found = read_values(mapping(layers[0]), readers, f"{_LAYERS}: ")
-    if isinstance(found, Fault):
-        return found
-    return Options(segment_size=found["size"], segment_level=found["topology"])
+    found: list[tuple[int, str]] = []
+    for at, layer in enumerate(layers):
+        read = read_values(mapping(layer), readers, f"{_LAYERS}[{at}].")
+        if isinstance(read, Fault):
+            return read
+        if found and found[-1][0] % read["size"]:
+            # Keeping one of them and dropping the other would break a promise without a word.
+            text = f"slices of {found[-1][0]} do not divide into slices of {read['size']}"
+            return Fault(f"{_LAYERS}[{at}].size: {text}")
+        found.append((read["size"], read["topology"]))
+    *larger, (size, level) = found
+    return Options(segment_size=size, segment_level=level, segment_within=tuple(larger[::-1]))

@@ -20,6 +20,9 @@ def lay(base: Options, top: Options) -> Options:
     stated = {
         name: value for name in _FIELDS if (value := getattr(top, name)) not in (None, "", ())
     }
+    if top.segment_size is not None:
+        # Larger segments are made up of those that are stated beside them, and of no others.
+        stated["segment_within"] = top.segment_within
     return replace(base, **stated)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from cases.story import Story
 
@@ -46,7 +48,11 @@ def test_the_groups_name_may_be_an_annotation() -> None:
         (LAYERS, "[]"),
         (LAYERS, '[{"topology":"rack"}]'),
         (LAYERS, '[{"topology":"","size":2}]'),
-        (LAYERS, '[{"topology":"block","size":4},{"topology":"rack","size":2}]'),
+        (LAYERS, '[{"topology":"block","size":4},{"topology":"rack","size":3}]'),
+        (LAYERS, '[{"topology":"rack","size":2},{"topology":"block","size":4}]'),
+        (LAYERS, '[{"topology":"block","size":4},{"topology":"rack"}]'),
+        (LAYERS, '[{"topology":"block","size":4},null]'),
+        (LAYERS, "[" + ",".join(['{"topology":"rack","size":1}'] * 4) + "]"),
     ],
 )
 def test_a_value_that_cannot_be_read_is_named(key: str, value: str | None) -> None:
@@ -70,6 +76,22 @@ TOPOLOGY = [
     (
         {"podset-slice-required-topology-constraints": '[{"topology":"topo/rack","size":"4"}]'},
         Options(segment_level="topo/rack", segment_size=4),
+    ),
+    (
+        {
+            "podset-slice-required-topology-constraints": json.dumps(
+                [
+                    {"topology": "topo/block", "size": 16},
+                    {"topology": "topo/rack", "size": 4},
+                    {"topology": "kubernetes.io/hostname", "size": 2},
+                ]
+            )
+        },
+        Options(
+            segment_size=2,
+            segment_level="kubernetes.io/hostname",
+            segment_within=((4, "topo/rack"), (16, "topo/block")),
+        ),
     ),
 ]
 
@@ -113,3 +135,52 @@ def test_a_group_that_cannot_have_room_for_all_does_not_begin() -> None:
     story.node("n0", gpu=8, block="b1", rack="r1")
     story.put_pod(annotated(kueue(0, 3), {PREFIX + "pod-group-fast-admission": "true"}))
     assert story.bound == {}
+
+
+def in_blocks() -> Story:
+    """Three blocks of two racks, each of which has room for two members."""
+    story = Story()
+    for block in ("b1", "b2", "b3"):
+        for rack in ("r1", "r2"):
+            story.node(f"{block}{rack}", gpu=8, block=block, rack=rack)
+    return story
+
+
+def with_layers(story: Story, *members: int) -> None:
+    """Members of a group of eight: fours in a block, pairs of them in a rack."""
+    layers = [{"topology": "topo/block", "size": 4}, {"topology": "topo/rack", "size": 2}]
+    for at in members:
+        story.put_pod(annotated(kueue(at, 8), {LAYERS: json.dumps(layers)}))
+
+
+def test_slices_of_slices_are_kept_and_lost_members_come_back_to_theirs() -> None:
+    story = in_blocks()
+    with_layers(story, *range(8))
+    assert len(story.placed) == 8
+
+    def places(pods: range) -> set[str]:
+        return {story.placed[f"t/A-{at}"] for at in pods}
+
+    assert all(len(places(range(at, at + 2))) == 1 for at in range(0, 8, 2))
+    assert all(len({name[:2] for name in places(range(at, at + 4))}) == 1 for at in (0, 4))
+
+    for lost in ((1,), (2, 3), (4, 5, 6, 7)):
+        for at in lost:
+            story.delete(f"t/A-{at}")
+        with_layers(story, *lost)
+        assert all(len(places(range(at, at + 2))) == 1 for at in range(0, 8, 2)), lost
+        assert all(len({name[:2] for name in places(range(at, at + 4))}) == 1 for at in (0, 4))
+
+
+def test_a_pair_whose_block_has_no_room_waits_and_goes_to_no_other_block() -> None:
+    story = in_blocks()
+    with_layers(story, *range(8))
+    rack = story.placed["t/A-0"]
+    story.node(rack, gpu=8, block=rack[:2], rack=rack[2:], unschedulable=True)
+    for at in (0, 1):
+        story.delete(f"t/A-{at}")
+    with_layers(story, 0, 1)
+    assert len(story.placed) == 6, "the third block is empty, and is not theirs"
+
+    story.node(rack, gpu=8, block=rack[:2], rack=rack[2:])
+    assert {story.placed["t/A-0"], story.placed["t/A-1"]} == {rack}

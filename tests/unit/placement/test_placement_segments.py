@@ -105,3 +105,80 @@ def test_segments_are_placed_in_the_closest_way_or_not_at_all(axis: str) -> None
         held = Counter(nodes)
         assert all(count <= boxes[node].free for node, count in held.items()), number
     assert min(outcomes[True], outcomes[False]) > 30
+
+
+# ── Segments that make up larger ones ─────────────────────────────────────────────────────────────
+
+
+def test_slices_of_a_rack_make_up_slices_of_a_block() -> None:
+    boxes = [Box("b1", "r1", free=2), Box("b1", "r2", free=1), Box("b2", "r1", free=2)]
+    boxes += [Box("b2", "r2", free=2), Box("b3", "r1", free=3), Box("b3", "r2", free=1)]
+    layers = {"segment_size": 2, "segment_level": "rack", "segment_within": ((4, "block"),)}
+
+    assert seated(boxes, 4, 1, **layers) == [2, 2, 3, 3]
+    assert seated(boxes, 8, 1, **layers) is None, "b1 and b3 have room for four, not for two pairs"
+    boxes += [Box("b1", "r2", free=1)]
+    assert seated(boxes, 8, 1, **layers) == [0, 0, 1, 6, 2, 2, 3, 3]
+
+
+def test_three_layers_down_to_the_node() -> None:
+    boxes = [Box("b1", "r1", free=4), Box("b1", "r1", free=3), Box("b1", "r2", free=4)]
+    boxes += [Box("b2", "r1", free=2), Box("b2", "r1", free=2), Box("b2", "r2", free=4)]
+    within = ((4, "rack"), (8, "block"))
+    layers = {"segment_size": 2, "segment_level": "node", "segment_within": within}
+
+    found = seated(boxes, 8, 1, **layers)
+
+    assert found is not None
+    for size, level in ((8, "block"), (4, "rack"), (2, "host")):
+        for at in range(0, 8, size):
+            there = {(boxes[node].block, boxes[node].rack, node) for node in found[at : at + size]}
+            depth = ("block", "rack", "host").index(level) + 1
+            assert len({path[:depth] for path in there}) == 1, (level, found)
+
+
+def fewest_blocks(boxes: list[Box], members: int, size: int, larger: int) -> int | None:
+    """Over all ways to give segments racks, with all of each larger segment in one block."""
+    room = Counter[str]()
+    for box in boxes:
+        if (name := box.domain(1)) is not None:
+            room[name] += box.free
+    found = []
+    for names in product(sorted(room), repeat=members // size):
+        asked = Counter(names)
+        blocks = [name.partition("/")[0] for name in names]
+        share = larger // size
+        parts = [set(blocks[at : at + share]) for at in range(0, len(blocks), share)]
+        if all(asked[name] * size <= room[name] for name in asked) and all(
+            len(part) == 1 for part in parts
+        ):
+            found.append(len(set(blocks)))
+    return min(found, default=None)
+
+
+def test_larger_segments_use_fewest_blocks_or_are_not_placed_at_all() -> None:
+    rng = np.random.default_rng(43)
+    outcomes = Counter[bool]()
+    for number in range(200):
+        boxes = random_boxes(rng, nested=False)
+        size = int(rng.integers(1, 3))
+        larger = size * int(rng.integers(1, 4))
+        members = larger * int(rng.integers(1, 3))
+        best = fewest_blocks(boxes, members, size, larger)
+        layers = {"segment_size": size, "segment_level": "rack"}
+        nodes = seated(boxes, members, segment_within=((larger, "block"),), **layers)
+        outcomes[nodes is not None] += 1
+        if nodes is None:
+            # One whole segment as large as the gang needs no cut, and racks are no question then.
+            assert best is None, number
+            continue
+        blocks = [str(boxes[node].block) for node in nodes]
+        racks = [boxes[node].domain(1) for node in nodes]
+        held = Counter(nodes)
+        assert all(count <= boxes[node].free for node, count in held.items()), number
+        assert all(len(set(blocks[at : at + larger])) == 1 for at in range(0, members, larger))
+        if size > 1:
+            assert None not in racks
+            assert all(len(set(racks[at : at + size])) == 1 for at in range(0, members, size))
+            assert len(set(blocks)) == best, number
+    assert min(outcomes[True], outcomes[False]) > 20, outcomes
