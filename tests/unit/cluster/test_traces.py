@@ -6,20 +6,18 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from cluster.collector import Collector
 from cluster.fake_apiserver import NODES, PODS, FakeApi, Json, node, pod, until
 from scheduler import decode
 from scheduler.cluster import Connection
@@ -263,46 +261,6 @@ def test_where_it_is_not_installed_the_log_says_so_and_all_goes_on() -> None:
     done = process(code, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1")
     assert done.returncode == 0
     assert "install muster-scheduler[otel], or unset its variables" in done.stderr
-
-
-class Collector:
-    """Takes traces as OTLP over HTTP."""
-
-    def __init__(self) -> None:
-        self.got: list[ExportTraceServiceRequest] = []
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                assert self.path == "/v1/traces"
-                collector.got.append(ExportTraceServiceRequest.FromString(body))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def spans(self) -> list[str]:
-        scopes = [
-            scope for one in self.got for item in one.resource_spans for scope in item.scope_spans
-        ]
-        return [span.name for scope in scopes for span in scope.spans]
-
-    def resource(self) -> dict[str, str]:
-        stated = self.got[0].resource_spans[0].resource.attributes
-        return {item.key: item.value.string_value for item in stated}
 
 
 @pytest.fixture
