@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import groupby
 from typing import NamedTuple
 
+from scheduler.core.ranking import HEADS
 from scheduler.dialects import values
 from scheduler.dialects.fields import Fault, Json, mapping, sequence, text
 from scheduler.dialects.laying import lay
@@ -57,16 +62,32 @@ def read_group(obj: Json) -> GroupTerms:
         return GroupTerms(fault=found.reason)
     near, parts = found["topologyConstraint"], found["subGroups"]
     least = _minimum(found["minMember"], found["minSubGroup"], parts)
-    segments = _segments(parts)
-    unkept = any(part.level for part in parts) and not segments.segment_level
+    layers = _layers(parts)
+    if len(parts) == 1 and not near.required:
+        # All members are in the only sub-group.
+        near = replace(near, required=parts[0].level)
+    stated = {level for part in parts for level in (part.level, *(up.level for up in part.above))}
+    unkept = stated - {"", near.required} if layers is None else ()
     warning = "spec.subGroups: levels that sub-groups unlike each other must share are not kept"
-    return GroupTerms(lay(lay(near, least), segments), warnings=(warning,) if unkept else ())
+    kept = lay(lay(near, least), _segments(layers or [], near))
+    return GroupTerms(kept, warnings=(warning,) if unkept else ())
+
+
+class _Parent(NamedTuple):
+    """A sub-group that is made up of others."""
+
+    name: str
+    level: str
 
 
 class _SubGroup(NamedTuple):
+    """A sub-group that has pods."""
+
     name: str
     least: int
     level: str
+    above: tuple[_Parent, ...] = ()
+    """The sub-groups that it is a part of, its own parent first."""
 
 
 def _constraint(value: object) -> Options | Fault:
@@ -88,17 +109,28 @@ def _level(value: object) -> str | Fault:
 def _leaves(stated: object) -> list[_SubGroup] | Fault:
     """Sub-groups that have pods: those that are nobody's parent."""
     groups = [mapping(item) for item in sequence(stated)]
-    parents = {text(group.get("parent")) for group in groups}
-    leaves = []
+    parents = {text(group.get("name")): text(group.get("parent")) for group in groups}
+    levels: dict[str, str] = {}
+    leaves: dict[str, int] = {}
     for at, group in enumerate(groups):
-        if text(group.get("name")) in parents:
-            continue
-        leaf = read_values(group, _LEAF, f"[{at}].")
-        if isinstance(leaf, Fault):
-            return leaf
-        level = leaf["topologyConstraint"].required
-        leaves.append(_SubGroup(leaf["name"], leaf["minMember"], level))
-    return leaves
+        found = read_values(group, _LEAF, f"[{at}].")
+        if isinstance(found, Fault):
+            return found
+        levels[found["name"]] = found["topologyConstraint"].required
+        if found["name"] not in parents.values():
+            leaves[found["name"]] = found["minMember"]
+    return [
+        _SubGroup(name, least, levels[name], _above(name, parents, levels))
+        for name, least in leaves.items()
+    ]
+
+
+def _above(name: str, parents: Mapping[str, str], levels: Mapping[str, str]) -> tuple[_Parent, ...]:
+    """The sub-group's parent and so on; a circle of parents ends where it began."""
+    found: dict[str, _Parent] = {}
+    while (name := parents.get(name, "")) in levels and name not in found:
+        found[name] = _Parent(name, levels[name])
+    return tuple(found.values())
 
 
 def _minimum(least: int, enough: int, parts: list[_SubGroup]) -> Options:
@@ -110,13 +142,36 @@ def _minimum(least: int, enough: int, parts: list[_SubGroup]) -> Options:
     return Options(min_available=least or None, role_min=roles)
 
 
-def _segments(parts: list[_SubGroup]) -> Options:
-    """Sub-groups alike that each share a domain are segments."""
-    alike = {(part.least, part.level) for part in parts}
-    if len(parts) < 2 or len(alike) != 1:
+_Layers = list[tuple[int, str]]
+"""Members and the level that they share, the smallest first."""
+
+
+def _layers(parts: list[_SubGroup]) -> _Layers | None:
+    """What sub-groups share that are alike, and their parents, which are alike as well; None where
+    they are not, or where ranks would not run parent by parent."""
+    if len({(part.least, part.level, len(part.above)) for part in parts}) != 1:
+        return None
+    [(size, level, height)] = {(part.least, part.level, len(part.above)) for part in parts}
+    found = [(size, level)]
+    ranked = sorted(parts, key=lambda part: (part.name not in HEADS, part.name))
+    for at in range(height):
+        counted = Counter(part.above[at] for part in parts)
+        runs = [parent for parent, _ in groupby(part.above[at] for part in ranked)]
+        alike = len({(parent.level, count) for parent, count in counted.items()}) == 1
+        if not alike or len(runs) != len(counted):
+            return None
+        [(level, count)] = {(parent.level, count) for parent, count in counted.items()}
+        found.append((size * count, level))
+    return [layer for layer in found if all(layer)]
+
+
+def _segments(layers: _Layers, near: Options) -> Options:
+    """Sub-groups alike that each share a domain are segments, and parents of them larger ones."""
+    asked = [(size, level) for size, level in layers if level != near.required]
+    if not asked:
         return Options()
-    [(size, level)] = alike
-    return Options(segment_size=size, segment_level=level) if size and level else Options()
+    (size, level), *larger = asked
+    return Options(segment_size=size, segment_level=level, segment_within=tuple(larger))
 
 
 _LEAF = {"name": values.name, "minMember": replicas(0), "topologyConstraint": _constraint}

@@ -36,6 +36,8 @@ _GROUP_NAMES = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-nam
 _JOB_NAME = "volcano.sh/job-name"
 _MODE = "volcano.sh/network-topology-mode"
 _TIER = "volcano.sh/network-topology-highest-tier"
+_RULES = ("topologyAffinity", "subGroupTopologyAffinity")
+_BETWEEN = "rules between groups are not kept; required anti-affinity of the pods is"
 TOPOLOGY = (_MODE, _TIER)
 """Annotations that :func:`read_topology` reads."""
 
@@ -75,10 +77,11 @@ def read_group(obj: Json) -> GroupTerms:
     found = _job(spec) if text(obj.get("kind")) == "Job" else _pod_group(spec)
     if isinstance(found, Fault):
         return GroupTerms(fault=found.reason)
-    return GroupTerms(found, warnings=_unkept(spec))
+    between = [f"spec.{field}: {_BETWEEN}" for field in _RULES if spec.get(field)]
+    return GroupTerms(found, warnings=(*_unkept(spec, found), *between))
 
 
-def _unkept(spec: Json) -> tuple[str, ...]:
+def _unkept(spec: Json, kept: Options) -> tuple[str, ...]:
     """Sub-groups that must each share a tier, where there is more than one kind of them."""
     stated = [
         *(("subGroupPolicy", one) for one in sequence(spec.get("subGroupPolicy"))),
@@ -88,8 +91,9 @@ def _unkept(spec: Json) -> tuple[str, ...]:
         ),
     ]
     near = [(field, _topology(mapping(one).get("networkTopology"))) for field, one in stated]
-    hard = [field for field, asked in near if isinstance(asked, Options) and asked.required]
-    if not hard or len(sequence(spec.get("tasks"))) + len(sequence(spec.get("subGroupPolicy"))) < 2:
+    held = ("", kept.required, kept.segment_level)
+    hard = [field for field, one in near if isinstance(one, Options) and one.required not in held]
+    if not hard:
         return ()
     return (f"spec.{hard[0]}: a tier that sub-groups of several kinds must share is not kept",)
 
@@ -150,14 +154,16 @@ def _tier_name(value: object) -> str | Fault:
 
 def _segments(policies: list[object]) -> Options | Fault:
     """The size of the sub-groups, if they are of one kind and must share a tier."""
-    if len(policies) != 1:
+    kinds: set[tuple[int, str]] = set()
+    for at, policy in enumerate(map(mapping, policies)):
+        readers = {"subGroupSize": replicas(0), "networkTopology": _topology}
+        found = read_values(policy, readers, f"spec.subGroupPolicy[{at}].")
+        if isinstance(found, Fault):
+            return found
+        kinds.add((found["subGroupSize"], found["networkTopology"].required))
+    if len(kinds) != 1:
         return Options()
-    policy = mapping(policies[0])
-    readers = {"subGroupSize": replicas(0), "networkTopology": _topology}
-    found = read_values(policy, readers, "spec.subGroupPolicy[0].")
-    if isinstance(found, Fault):
-        return found
-    size, level = found["subGroupSize"], found["networkTopology"].required
+    [(size, level)] = kinds
     return Options(segment_size=size, segment_level=level) if size and level else Options()
 
 

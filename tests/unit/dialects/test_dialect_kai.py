@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cases.story import Story
 
 from scheduler.model import GroupKey, Options
 from tests.unit.dialects.controller_pods import job_pod, kai, kai_group
@@ -17,6 +18,13 @@ PREFIX = "kai.scheduler/"
 def sub(name: str, least: int | None = None, level: str = "", **more: Any) -> dict[str, Any]:
     near = {"topologyConstraint": {"topology": "cluster", "requiredTopologyLevel": level}}
     return {"name": name, "minMember": least, **(near if level else {}), **more}
+
+
+def pairs(level: str, above: str) -> list[dict[str, Any]]:
+    """Two sub-groups of two sub-groups of two."""
+    parents = [sub(name, None, above) for name in ("p1", "p2")]
+    names = [(parent, child) for parent in ("p1", "p2") for child in "ab"]
+    return [*parents, *(sub(f"{up}-{name}", 2, level, parent=up) for up, name in names)]
 
 
 def test_a_pod_names_its_group_and_its_sub_group() -> None:
@@ -66,6 +74,29 @@ def test_a_pod_names_its_group_and_its_sub_group() -> None:
             Options(min_available=2, required="topo/block", preferred="topo/rack"),
         ),
         ({"topologyConstraint": {"requiredTopologyLevel": ""}}, Options(min_available=1)),
+        (
+            {"minMember": 4, "subGroups": [sub("a", 4, "topo/rack")]},
+            Options(min_available=4, role_min=(("a", 4),), required="topo/rack"),
+        ),
+        (
+            {"minMember": 8, "subGroups": pairs("topo/rack", "topo/block")},
+            Options(
+                min_available=8,
+                role_min=tuple((name, 2) for name in ("p1-a", "p1-b", "p2-a", "p2-b")),
+                segment_size=2,
+                segment_level="topo/rack",
+                segment_within=((4, "topo/block"),),
+            ),
+        ),
+        (
+            {"minMember": 8, "subGroups": pairs("", "topo/block")},
+            Options(
+                min_available=8,
+                role_min=tuple((name, 2) for name in ("p1-a", "p1-b", "p2-a", "p2-b")),
+                segment_size=4,
+                segment_level="topo/block",
+            ),
+        ),
     ],
     ids=str,
 )
@@ -140,3 +171,57 @@ def test_levels_of_unlike_sub_groups_are_told_not_to_be_kept() -> None:
     found = group(kai_group({"subGroups": unlike}))
     assert found.fault == ""
     assert found.warnings[0].startswith("spec.subGroups: ")
+
+
+@pytest.mark.parametrize(
+    ("groups", "warned"),
+    [
+        (pairs("topo/rack", "topo/block"), False),
+        ([*pairs("topo/rack", "topo/block"), sub("p2-c", 2, "topo/rack", parent="p2")], True),
+        ([sub("p", None, "topo/block"), sub("a", 2, parent="p"), sub("b", 1)], True),
+        ([sub("x", 2, "topo/block"), sub("y", 4, "topo/block")], True),
+        ([sub("a", 2, parent="b"), sub("b", 2, parent="a"), sub("c", 1, parent="a")], False),
+    ],
+    ids=str,
+)
+def test_levels_of_parents_are_kept_or_told_not_to_be(
+    groups: list[dict[str, Any]], warned: bool
+) -> None:
+    found = group(kai_group({"minMember": 4, "subGroups": groups}))
+    assert (bool(found.warnings), found.fault) == (warned, "")
+
+
+def test_parents_whose_ranks_would_lie_in_between_each_other_are_told_not_to_be_kept() -> None:
+    mixed = [sub(name, 2, "topo/rack", parent=up) for name, up in zip("abcd", "pqpq", strict=True)]
+    parents = [sub(name, None, "topo/block") for name in "pq"]
+    found = group(kai_group({"minMember": 8, "subGroups": [*parents, *mixed]}))
+    assert found.options.segment_within == ()
+    assert found.warnings[0].startswith("spec.subGroups: ")
+
+
+def test_a_level_that_all_must_share_anyway_is_kept() -> None:
+    near = {"requiredTopologyLevel": "topo/rack"}
+    groups = [sub("a", 2, "topo/rack"), sub("b", 4)]
+    found = group(kai_group({"topologyConstraint": near, "subGroups": groups}))
+    assert (found.options.required, found.warnings) == ("topo/rack", ())
+
+
+def test_sub_groups_of_sub_groups_are_placed_in_their_domains() -> None:
+    story = Story()
+    for block in ("b1", "b2"):
+        for rack in ("r1", "r2", "r3"):
+            story.node(f"{block}{rack}", gpu=8, block=block, rack=rack)
+    spec = {"minMember": 8, "subGroups": pairs("topo/rack", "topo/block")}
+    story.object(kai_group(spec))
+    for part in ("p1-a", "p1-b", "p2-a", "p2-b"):
+        for at in range(2):
+            story.put_pod(kai(f"{part}-{at}", subgroup=part))
+
+    racks = {part: {story.placed[f"t/{part}-{at}"] for at in range(2)} for part in ("p1-a", "p1-b")}
+    racks |= {
+        part: {story.placed[f"t/{part}-{at}"] for at in range(2)} for part in ("p2-a", "p2-b")
+    }
+    assert all(len(nodes) == 1 for nodes in racks.values())
+    blocks = {part: nodes.copy().pop()[:2] for part, nodes in racks.items()}
+    assert blocks["p1-a"] == blocks["p1-b"]
+    assert blocks["p2-a"] == blocks["p2-b"]

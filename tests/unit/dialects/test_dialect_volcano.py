@@ -232,6 +232,8 @@ def sub_group(tier: str) -> dict[str, object]:
     ("policies", "warned"),
     [
         ([sub_group("rack")], False),
+        ([sub_group("rack"), sub_group("rack")], False),
+        ([sub_group("rack"), {**sub_group("rack"), "subGroupSize": 3}], True),
         ([sub_group("rack"), sub_group("row")], True),
         ([sub_group("rack"), sub_group("")], True),
         ([sub_group(""), sub_group("")], False),
@@ -260,3 +262,30 @@ def test_why_tells_what_the_pod_group_does_not_get() -> None:
     (gang,) = story.state["gangs"]
     (warning,) = [text for text in story.why(gang)["warnings"] if "is not kept" in text]
     assert warning.startswith("PodGroup.scheduling.volcano.sh t/train-")
+
+
+@pytest.mark.parametrize("field", ["topologyAffinity", "subGroupTopologyAffinity"])
+def test_rules_between_groups_are_told_not_to_be_kept(field: str) -> None:
+    domain = {"topologyTierName": "rack"}
+    term = {"topologyDomain": domain, "podGroupSelector": {"matchLabels": {"app": "a"}}}
+    rules = {"podGroupAntiAffinity": {"required": [term]}}
+    found = group(volcano_group({"minMember": 4, field: rules}))
+    assert (found.options.min_available, found.fault) == (4, "")
+    (warning,) = found.warnings
+    assert warning.startswith(f"spec.{field}: rules between groups are not kept")
+    assert group(volcano_group({"minMember": 4, field: {}})).warnings == ()
+
+
+def test_a_tier_that_all_must_share_anyway_is_kept() -> None:
+    near = {"mode": "hard", "highestTierName": "rack"}
+    policies = [sub_group("rack"), {**sub_group("rack"), "subGroupSize": 3}]
+    found = group(
+        volcano_group({"minMember": 5, "networkTopology": near, "subGroupPolicy": policies})
+    )
+    assert (found.options.required, found.warnings) == ("rack", ())
+
+
+def test_several_sub_groups_alike_are_segments() -> None:
+    policies = [sub_group("rack"), {**sub_group("rack"), "name": "other"}]
+    found = group(volcano_group({"minMember": 4, "subGroupPolicy": policies}))
+    assert (found.options.segment_size, found.options.segment_level) == (2, "rack")
