@@ -13,7 +13,7 @@ from rich.text import Text
 from scheduler.commands import client, printing
 from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
 from scheduler.commands.controllers import WorkloadError
-from scheduler.commands.workloads import KINDS, pods_of, unread
+from scheduler.commands.workloads import KINDS, Question, questions, unread
 from scheduler.errors import MusterError, unreadable
 
 Fit = Mapping[str, Any]
@@ -36,29 +36,47 @@ def fit(
 ) -> None:
     """Say whether a job would start now, where, and what is missing. Submits nothing.
 
-    Reads pods, Jobs (Volcano's, too), JobSets, LeaderWorkerSets, RayClusters, Kubeflow's jobs, and
-    lists of them; what else is in the file is named and left out. Exit status: 0 it would start
-    now, 1 it would not or no answer now, 2 the file cannot be used, 3 Muster cannot be reached.
+    Reads pods, Jobs (Volcano's, too), JobSets, LeaderWorkerSets, RayClusters, Kubeflow's jobs
+    (TrainJobs with their runtime), Argo's workflows (each step by itself), and lists of them; what
+    else is in the file is named and left out. Exit status: 0 it would start now, 1 it would not or
+    no answer now, 2 the file cannot be used, 3 Muster cannot be reached.
     """
     documents = _documents(filename)
     try:
         asked = client.connect(server, kubeconfig, context, muster_namespace, token)
-        pods, objects = pods_of(documents, namespace or asked.namespace or "default", replicas)
-        if not pods:
-            raise WorkloadError(_no_pods(filename, unread(objects)))
-        found = client.answer("fit", asked.post("/v1/fit", {"pods": pods, "objects": objects}))
+        parts = questions(documents, namespace or asked.namespace or "default", replicas)
+        if not any(part.pods for part in parts):
+            raise WorkloadError(_no_pods(filename, unread(parts[0].objects)))
+        answers = [_asked(asked, part) for part in parts]
     except WorkloadError as error:
         _unusable(str(error), error)
     except MusterError as error:
         client.gone_wrong("fit", error)
-    for warning in (*_skipped(unread(objects)), *found.get("warnings", ())):
-        typer.echo(f"Warning: {warning}", err=True)
-    if as_json:
-        printing.as_json(found)
-    else:
-        printing.lines(told(found))
-    good = found["fits"] and not foreign(found)
+    for part, found in zip(parts, answers, strict=True):
+        for warning in (*_skipped(unread(part.objects)), *found.get("warnings", ())):
+            typer.echo(f"Warning: {warning}", err=True)
+    _show(parts, answers, as_json)
+    good = all(found["fits"] and not foreign(found) for found in answers)
     raise typer.Exit(client.FINE if good else client.NOT_THERE)
+
+
+def _asked(asked: client.Client, part: Question) -> Fit:
+    body = {"pods": part.pods, "objects": part.objects}
+    return client.answer("fit", asked.post("/v1/fit", body))
+
+
+def _show(parts: Sequence[Question], answers: Sequence[Fit], as_json: bool) -> None:
+    """One answer as it is; those of a workflow's steps each below its step's name."""
+    whole = len(parts) == 1 and not parts[0].about
+    if as_json and whole:
+        printing.as_json(answers[0])
+    elif as_json:
+        steps = [{"step": part.about, **found} for part, found in zip(parts, answers, strict=True)]
+        printing.as_json({"fits": all(found["fits"] for found in answers), "steps": steps})
+    else:
+        for part, found in zip(parts, answers, strict=True):
+            head = [Text(f"{part.about}:", style="bold")] if part.about else []
+            printing.lines([*head, *told(found)])
 
 
 def told(found: Fit) -> list[Text]:
@@ -71,6 +89,8 @@ def told(found: Fit) -> list[Text]:
         starting = len(found.get("nodes") or {})
         some = f"{starting} of {pods}" if 0 < starting < count else pods
         head = Text("It fits", style="green").append(f": {some} would start now")
+    elif found.get("undecided"):
+        head = Text("It is not decided", style="yellow").append(f" whether {pods} would start now")
     elif found["never"]:
         head = Text("It never fits", style="bold red").append(f" on these nodes: {pods}")
     else:

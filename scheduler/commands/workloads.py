@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
+from scheduler.commands import argo, trainjobs
 from scheduler.commands.controllers import (
     Json,
     WorkloadError,
@@ -44,8 +46,13 @@ _NO_PODS = (
     "LocalQueue",
     "Queue",
     "Topology",
+    *trainjobs.RUNTIMES,
+    *argo.KINDS,
 )
 """What often stands in the same file and makes no pods."""
+
+_PRIVATE = ("Secret", "ConfigMap")
+"""What is nobody's business, and is left where it is."""
 
 KINDS = (
     "Pod",
@@ -54,9 +61,58 @@ KINDS = (
     "LeaderWorkerSet",
     "RayCluster",
     *_KUBEFLOW_KINDS,
+    "TrainJob with its runtime",
+    "Argo's workflows",
     "List",
 )
 """Of what pods are made, for people."""
+
+
+class Question(NamedTuple):
+    """Pods that are asked about together."""
+
+    about: str
+    """The step of a workflow that makes them; "" for all that is made at once."""
+    pods: list[Json]
+    objects: list[Json]
+    """The objects that say how large their gangs are."""
+
+
+def questions(
+    documents: Iterable[Any], namespace: str, replicas: int | None = None
+) -> list[Question]:
+    """What the documents make at once, then each step of each workflow by itself.
+
+    Arguments are those of ``pods_of``. Where nothing makes a pod there is one without any.
+    Raises WorkloadError.
+    """
+    objects = [_placed(obj, namespace) for obj in _flat(documents)]
+    plain = [obj for obj in objects if obj["kind"] not in argo.KINDS]
+    found = [Question("", *pods_of(plain, namespace, replicas))]
+    for workflow in _workflows(objects):
+        if replicas is not None:
+            raise WorkloadError(_unclear(workflow))
+        with _well_formed(workflow):
+            steps = argo.steps_of(workflow, objects)
+        found += [_of_step(workflow, step) for step in steps]
+    first, *others = [question for question in found if question.pods] or found[:1]
+    beside = [] if first is found[0] else found[0].objects
+    return [first._replace(objects=[*beside, *first.objects]), *others]
+
+
+def _of_step(workflow: Json, step: argo.Step) -> Question:
+    about = f"{name_of(workflow)}, step {step.name}"
+    try:
+        return Question(about, *pods_of(step.documents, workflow["metadata"]["namespace"]))
+    except WorkloadError as error:
+        raise WorkloadError(f"{about}: {error}") from error
+
+
+def _workflows(objects: Sequence[Json]) -> list[Json]:
+    """Workflows; without any, templates that can be run by themselves."""
+    found = [obj for obj in objects if obj["kind"] in argo.WORKFLOWS]
+    templates = [obj for obj in objects if obj["kind"] in argo.TEMPLATES]
+    return found or [obj for obj in templates if (obj.get("spec") or {}).get("entrypoint")]
 
 
 def pods_of(
@@ -68,15 +124,17 @@ def pods_of(
     workers for Kubeflow's jobs. Raises WorkloadError.
     """
     objects = [_placed(obj, namespace) for obj in _flat(documents)]
-    if replicas is not None:
-        objects = [_resized(obj, replicas) for obj in objects]
+    objects = [_made_ready(obj, objects, replicas) for obj in objects]
     pods: list[Json] = []
     for obj in objects:
-        for pod in _pods(obj, replicas):
-            pods.append(pod)
-            if len(pods) > MOST:
-                raise WorkloadError(f"{name_of(obj)}: more than {MOST} pods are not judged at once")
-    return pods, [obj for obj in objects if obj["kind"] != "Pod"]
+        with _well_formed(obj):
+            for pod in _pods(obj, replicas):
+                pods.append(pod)
+                if len(pods) > MOST:
+                    raise WorkloadError(
+                        f"{name_of(obj)}: more than {MOST} pods are not judged at once"
+                    )
+    return pods, [obj for obj in objects if obj["kind"] not in ("Pod", *_PRIVATE)]
 
 
 # ── documents ──
@@ -106,6 +164,24 @@ def _placed(obj: Json, namespace: str) -> Json:
     return found
 
 
+@contextmanager
+def _well_formed(obj: Json) -> Iterator[None]:
+    """A field that is built in another way than its kind's is a fault of the object."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        text = f"{name_of(obj)}: a field does not have the form that it has in a {obj['kind']}"
+        raise WorkloadError(f"{text}: {error}") from error
+
+
+def _made_ready(obj: Json, objects: Sequence[Json], replicas: int | None) -> Json:
+    """The object of which pods are made, with as many replicas as are asked for."""
+    with _well_formed(obj):
+        if obj["kind"] == trainjobs.KIND:
+            return trainjobs.jobset_of(obj, objects, replicas)
+        return obj if replicas is None else _resized(obj, replicas)
+
+
 def _resized(obj: Json, replicas: int) -> Json:
     spec = obj.get("spec") or {}
     if _maker(obj) is job_pods:
@@ -117,9 +193,13 @@ def _resized(obj: Json, replicas: int) -> Json:
     elif obj["kind"] in _KUBEFLOW_KINDS:
         replica_specs(obj).get("Worker", {})["replicas"] = replicas
     elif _maker(obj) is not None:
-        kind = obj["kind"]
-        raise WorkloadError(f"{name_of(obj)}: --replicas is not clear for a {kind}; edit the file")
+        raise WorkloadError(_unclear(obj))
     return obj
+
+
+def _unclear(obj: Json) -> str:
+    kind = obj["kind"]
+    return f"{name_of(obj)}: --replicas is not clear for a {kind}; edit the file"
 
 
 # ── pods ──
