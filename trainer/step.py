@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-AGREE_SECONDS = 0.02
+AGREE_SECONDS = 0.1
 """Ranks agree about this often, or at every step where steps take longer."""
 
 MOST_STEPS = 20

@@ -25,7 +25,7 @@ def mlp():
 def slow():
     "Takes its time until there is a file called hurry."
     net = mlp()
-    net.register_forward_pre_hook(lambda *_: None if Path("hurry").exists() else time.sleep(0.03))
+    net.register_forward_pre_hook(lambda *_: None if Path("hurry").exists() else time.sleep(0.1))
     return net
 
 def deadly():
@@ -86,7 +86,7 @@ def elastic(start: Start, endpoint: str, number: int, saved: Path, steps: int) -
         "--rdzv-conf", "last_call_timeout=1,join_timeout=60,keep_alive_interval=1",
         "--local-addr", f"127.0.0.{number + 2}", "--",
         "-m", "trainer", "train", "--model", "models:slow", "--steps", str(steps),
-        "--checkpoint-every", "10", "--checkpoint-dir", str(saved),
+        "--checkpoint-every", "5", "--checkpoint-dir", str(saved), "--log-every", "5",
         MUSTER_HINT=json.dumps(hint(1 - number, f"n{number}", size=2, min=1)),
     )  # fmt: skip
 
@@ -95,16 +95,17 @@ def test_a_second_pod_joins_and_is_lost_and_the_result_is_that_of_a_quiet_world(
     start: Start, tmp_path: Path
 ) -> None:
     """1 → 2 → 1. The second has the lower rank by its hint, so the order changes each time."""
-    saved, endpoint, steps = tmp_path / "saved", f"127.0.0.1:{free_port()}", 700
+    saved, endpoint, steps = tmp_path / "saved", f"127.0.0.1:{free_port()}", 300
     first = elastic(start, endpoint, 0, saved, steps)
-    first.says("step 25/")
+    first.says("step 5/")
+    wait_until(lambda: complete(saved), "steps of one")
     alone = complete(saved)[-1].step
     second = elastic(start, endpoint, 1, saved, steps)
     second.says("resumed at step")
     assert "2 ranks in order of hint rank: b0/r0/n1 b0/r0/n0" in first.err + second.err
     together = complete(saved)[-1].step
     assert together >= alone
-    wait_until(lambda: complete(saved)[-1].step >= together + 10, "steps of two")
+    wait_until(lambda: complete(saved)[-1].step >= together + 5, "steps of two")
     second.vanish()
     first.says("resumed at step")
     (tmp_path / "hurry").touch()
@@ -123,6 +124,6 @@ def test_when_the_pod_that_serves_the_rendezvous_is_lost_the_other_asks_for_anot
     first.says("launched by")
     second = elastic(start, endpoint, 1, tmp_path / "saved", 100000)
     wait_until(lambda: second.workers(), "the second's worker")
-    second.says("step 25/")
+    second.says("step 5/")
     first.vanish()
     assert second.ends() == 138, second.err

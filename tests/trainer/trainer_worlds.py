@@ -28,6 +28,8 @@ CONTEXT.set_forkserver_preload(
         "trainer.cli",
         "trainer.launch",
         "trainer.loop",
+        "pydantic.main",
+        "pydantic.fields",
         "pytest",
         "trainer_worlds",
         "trainer_pods",
