@@ -3,5 +3,14 @@
 from scheduler.api.app import create_app
 from scheduler.api.listeners import Address
 from scheduler.api.server import ServerError, ServerThread, run
+from scheduler.api.tls import TlsFiles, TlsFront
 
-__all__ = ["Address", "ServerError", "ServerThread", "create_app", "run"]
+__all__ = [
+    "Address",
+    "ServerError",
+    "ServerThread",
+    "TlsFiles",
+    "TlsFront",
+    "create_app",
+    "run",
+]

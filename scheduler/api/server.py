@@ -167,11 +167,11 @@ def _listen_all(address: Address, views: Address | None) -> list[socket.socket]:
         raise ServerError(
             f"port {views.port} is that of the scheduler's calls; choose another --views-port"
         )
-    first = _listen(*address)
+    first = listen(*address)
     if views is None:
         return [first]
     try:
-        return [first, _listen(*views, options="--views-port or --views-host")]
+        return [first, listen(*views, options="--views-port or --views-host")]
     except ServerError:
         first.close()
         raise
@@ -186,7 +186,8 @@ def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _listen(host: str, port: int, options: str = "--port or --host") -> socket.socket:
+def listen(host: str, port: int, options: str = "--port or --host") -> socket.socket:
+    """A socket that listens. Raises ServerError, which names the ``options`` to change."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -56,7 +56,7 @@ extenders:
     ignorable: false
     # Muster answers within 2 s, and a bind call within 4 s.
     httpTimeout: 5s
-    enableHTTPS: {https}
+    enableHTTPS: {https}{tls}
 """
 
 _FEW = """\
@@ -66,6 +66,13 @@ _FEW = """\
 _ALL = """\
     # The plan is handed out through filter answers alone, so the planned node must be offered.
     percentageOfNodesToScore: 100"""
+
+_TLS = """
+    # Muster asks for a certificate before it takes a call.
+    tlsConfig:
+      caFile: {authority}
+      certFile: {certificate}
+      keyFile: {key}"""
 
 _LEASE = """
   # A lease of its own: with the default name it would stand by for the stock scheduler.
@@ -92,6 +99,12 @@ def kube_config(
     max_backoff: Annotated[
         int, typer.Option(min=1, help="Longest pause in seconds between two looks at a held pod.")
     ] = 60,
+    tls_ca: Annotated[
+        str,
+        typer.Option(help="With https: who signs Muster's certificate, as kube-scheduler sees it."),
+    ] = "",
+    tls_cert: Annotated[str, typer.Option(help="The certificate that kube-scheduler shows.")] = "",
+    tls_key: Annotated[str, typer.Option(help="Its key.")] = "",
     follow: Annotated[
         bool, typer.Option("--follow", help="For gangs that start with follow: offer all nodes.")
     ] = False,
@@ -104,6 +117,7 @@ def kube_config(
         leader_elect=leader_elect,
         max_backoff_s=max_backoff,
         follow=follow,
+        tls=(tls_ca, tls_cert, tls_key),
     )
     typer.echo(text, nl=False)
 
@@ -116,6 +130,7 @@ def render(
     leader_elect: bool = True,
     max_backoff_s: int = 60,
     follow: bool = False,
+    tls: tuple[str, str, str] = ("", "", ""),
 ) -> str:
     """The configuration as YAML with its reasons. Raises SettingsError."""
     name, plain = names
@@ -139,7 +154,21 @@ def render(
         percent=_ALL if follow else _FEW.format(percent=OFFERED_PERCENT),
         url=_quoted(_checked(url)),
         https=_boolean(urlsplit(url).scheme == "https"),
+        tls=_tls(url, *tls),
     )
+
+
+def _tls(url: str, authority: str, certificate: str, key: str) -> str:
+    """Raises SettingsError for files without a use, or of which some are missing."""
+    stated = {"--tls-ca": authority, "--tls-cert": certificate, "--tls-key": key}
+    missing = [name for name, file in stated.items() if not file]
+    if len(missing) == len(stated):
+        return ""
+    if missing or urlsplit(url).scheme != "https":
+        needed = " and ".join(missing) or "an --extender-url that begins with https://"
+        raise SettingsError(f"for calls over TLS there has to be {needed}, too")
+    files = {"authority": authority, "certificate": certificate, "key": key}
+    return _TLS.format(**{name: _quoted(file) for name, file in files.items()})
 
 
 def _checked(url: str) -> str:

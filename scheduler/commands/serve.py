@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TextIO
 
@@ -14,7 +15,7 @@ from scheduler.commands.logs import LogFormat, LogLevel, set_up
 from scheduler.errors import SettingsError
 
 if TYPE_CHECKING:
-    from scheduler.api import Address
+    from scheduler.api import Address, TlsFiles, TlsFront
     from scheduler.settings import Settings
 
 SWITCH_S = 0.001
@@ -30,6 +31,14 @@ class Addresses(NamedTuple):
     verbs: Address
     views: Address | None
     authenticate: bool
+    tls: Tls | None
+
+
+class Tls(NamedTuple):
+    """Where calls over TLS are taken besides, and with which files."""
+
+    address: Address
+    files: TlsFiles
 
 
 class Election(NamedTuple):
@@ -60,6 +69,22 @@ def serve(
             "pods they may list (SubjectAccessReview). Metrics and probes stay open.",
         ),
     ] = False,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            help="Certificate (PEM) with which the scheduler's calls are taken over TLS on "
+            "--tls-host, besides. Needs --tls-key and --tls-client-ca."
+        ),
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Key of --tls-cert.")] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="Who signs the certificates that callers over TLS have to show."),
+    ] = None,
+    tls_host: Annotated[str, typer.Option(help="Address for TLS.")] = "0.0.0.0",  # noqa: S104
+    tls_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of --tls-host; 0 takes a free one.")
+    ] = 8443,
     scheduler_name: Annotated[
         list[str] | None,
         typer.Option(help="A schedulerName whose pods are ours; may be given several times."),
@@ -92,6 +117,7 @@ def serve(
     """
     from scheduler.api import Address
 
+    files = _tls_files(tls_cert, tls_key, tls_client_ca)
     settings = read_settings(config, scheduler_name or ())
     set_up(log_level, log_format)
     sys.setswitchinterval(SWITCH_S)
@@ -104,7 +130,8 @@ def serve(
         )
     with _recording(record) as file:
         election = Election(follow_lease, identity or socket.gethostname())
-        where = Addresses(address, views, authenticate_views)
+        tls = Tls(Address(tls_host, tls_port), files) if files else None
+        where = Addresses(address, views, authenticate_views, tls)
         _run(settings, kubeconfig, election, where, file)
 
 
@@ -155,22 +182,54 @@ def _run(
         names = settings.scheduler_names
         log.info("the API server is %s; schedulerNames: %s", connection.host, names)
         try:
-            with connection as service:
+            with _front(where.tls) as front, connection as service:
                 access = connection.access() if where.authenticate else None
-                run(service, *where.verbs, _listening, where.views, access)
+                listening = partial(_listening, front)
+                run(service, *where.verbs, listening, where.views, access)
         except ServerError as error:
             typer.echo(f"muster serve: {error}", err=True)
             raise typer.Exit(BAD_ADDRESS) from error
     log.info("stopped")
 
 
-def _listening(url: str, views_url: str) -> None:
+def _tls_files(
+    certificate: Path | None, key: Path | None, authority: Path | None
+) -> TlsFiles | None:
+    """All three, or none. Raises SettingsError if some are missing."""
+    stated = {"--tls-cert": certificate, "--tls-key": key, "--tls-client-ca": authority}
+    missing = [name for name, path in stated.items() if path is None]
+    if len(missing) == len(stated):
+        return None
+    if certificate is None or key is None or authority is None:
+        raise SettingsError(
+            f"for calls over TLS {' and '.join(missing)} is missing: without a certificate of who "
+            "calls, anybody could have pods bound"
+        )
+    from scheduler.api import TlsFiles
+
+    return TlsFiles(certificate, key, authority)
+
+
+def _front(tls: Tls | None) -> AbstractContextManager[TlsFront | None]:
+    from scheduler.api import TlsFront
+
+    return nullcontext() if tls is None else TlsFront(*tls)
+
+
+def _listening(front: TlsFront | None, url: str, views_url: str) -> None:
     import logging
+    from urllib.parse import urlsplit
+
+    from scheduler.api import Address
 
     log = logging.getLogger(__name__)
     log.info("listening on %s", url)
     if views_url:
         log.info("views on %s", views_url)
+    if front is not None:
+        at = urlsplit(url)
+        front.start(Address(at.hostname or "", at.port or 0))
+        log.info("calls over TLS on %s:%s", *front.address)
 
 
 def _append(file: TextIO, line: str) -> None:

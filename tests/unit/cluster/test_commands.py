@@ -76,6 +76,11 @@ class TestServe:
         assert f"cannot write {tmp_path}: Is a directory: choose another file with --record" in err
         assert "Traceback" not in err
 
+    def test_half_of_what_tls_needs(self, kubeconfig: str) -> None:
+        status, err = ended("serve", "--kubeconfig", kubeconfig, "--tls-cert", "x")
+        assert status == 2
+        assert "for calls over TLS --tls-key and --tls-client-ca is missing" in err
+
     def test_settings_that_cannot_be_read(self, tmp_path: Path) -> None:
         status, err = ended("serve", "--config", str(tmp_path / "none.toml"))
         assert (status, "none.toml: No such file or directory" in err) == (2, True)
@@ -170,6 +175,22 @@ class TestKubeConfig:
             "https://muster.example:443",
             True,
         )
+
+    def test_tls_with_a_certificate_of_its_own(self) -> None:
+        (extender,) = rendered(url="https://m:8443", tls=("/a b/ca", "/c", "/k"))["extenders"]
+        assert extender["tlsConfig"] == {"caFile": "/a b/ca", "certFile": "/c", "keyFile": "/k"}
+        assert "tlsConfig" not in rendered(url="https://m:8443")["extenders"][0]
+
+    @pytest.mark.parametrize(
+        ("url", "tls", "reason"),
+        [
+            ("https://m", ("ca", "", ""), "there has to be --tls-cert and --tls-key, too"),
+            ("http://m", ("ca", "c", "k"), "an --extender-url that begins with https://, too"),
+        ],
+    )
+    def test_half_of_tls(self, url: str, tls: tuple[str, str, str], reason: str) -> None:
+        with pytest.raises(SettingsError, match=reason):
+            render(url=url, tls=tls)
 
     @pytest.mark.parametrize("url", ["", "127.0.0.1:8085", "ftp://x", "http://"])
     def test_what_is_no_url(self, url: str) -> None:

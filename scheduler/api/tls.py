@@ -1,0 +1,199 @@
+"""The scheduler's calls over TLS, for a scheduler that does not run in the same pod.
+
+Who calls has to show a certificate: the verbs behind it ask nobody who is calling. What comes is
+handed on as it is to the address of the verbs, which stays on loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from scheduler.api.listeners import Address
+from scheduler.api.server import ServerError, listen
+
+HANDSHAKE_S = 5.0
+"""Longest time for a handshake; the scheduler gives up a call after as much."""
+
+CONNECTIONS = 256
+"""Connections at once. A scheduler keeps a few."""
+
+RELOAD_S = 60.0
+"""How often to look whether a certificate was renewed."""
+
+CHUNK = 1 << 16
+STOP_S = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class TlsFiles(NamedTuple):
+    """PEM files."""
+
+    certificate: Path
+    """Of this server, with what lies between it and its authority."""
+    key: Path
+    client_authority: Path
+    """Who signs the certificates of those who may call."""
+
+
+class TlsFront:
+    """Listens at once, so that a port in use is a ServerError of the constructor, as is a file that
+    cannot be used; serves between ``start`` and ``stop``. Port 0 takes a free one."""
+
+    def __init__(self, address: Address, files: TlsFiles) -> None:
+        self._files = files
+        self._context = _context(files)
+        self._renewed = _times(files)
+        self._socket = listen(*address, options="--tls-port or --tls-host")
+        self.address = Address(address.host, self._socket.getsockname()[1])
+        """Where it listens."""
+        self._target = Address("", 0)
+        self._open = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = asyncio.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, target: Address) -> None:
+        """Hand what comes on to ``target``."""
+        self._target = target
+        self._loop = loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._run, args=(loop,), name="muster-tls", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Accept nothing more, and end what is open."""
+        if self._loop is not None and self._thread is not None and self._thread.is_alive():
+            # One that ends by itself in this very moment has no loop to ask any more.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join(STOP_S)
+        self._socket.close()
+
+    def __enter__(self) -> TlsFront:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # ── inner ──
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_until_complete(self._serve())
+        except Exception:
+            log.exception("the address for TLS ended by itself")
+        finally:
+            loop.close()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(
+            self._connected,
+            sock=self._socket,
+            ssl=self._context,
+            ssl_handshake_timeout=HANDSHAKE_S,
+        )
+        renewing = asyncio.create_task(self._renew())
+        await self._stopping.wait()
+        renewing.cancel()
+        server.close()
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _connected(self, caller: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        if self._open >= CONNECTIONS:
+            back.close()
+            return
+        self._open += 1
+        try:
+            await self._joined(caller, back)
+        except OSError as error:
+            log.debug("a connection over TLS ended: %s", error)
+        finally:
+            self._open -= 1
+            back.close()
+
+    async def _joined(self, caller: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        answers, onward = await asyncio.open_connection(*self._target)
+        ways = [
+            asyncio.create_task(_pump(caller, onward)),
+            asyncio.create_task(_pump(answers, back)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            onward.close()
+
+    async def _renew(self) -> None:
+        """Take a renewed certificate for the connections that follow."""
+        while True:
+            await asyncio.sleep(RELOAD_S)
+            self.renew()
+
+    def renew(self) -> None:
+        """Read the files again if they have changed. What cannot be used is left, with a word."""
+        with suppress(OSError):
+            if (now := _times(self._files)) == self._renewed:
+                return
+            try:
+                _context(self._files)
+                _load(self._context, self._files)
+            except ServerError as error:
+                log.warning("a renewed certificate is not taken: %s", error)
+                return
+            self._renewed = now
+            log.info("the certificate for TLS was renewed")
+
+
+async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    while data := await source.read(CHUNK):
+        sink.write(data)
+        await sink.drain()
+
+
+def _context(files: TlsFiles) -> ssl.SSLContext:
+    """Raises ServerError, which names the file that cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    _load(context, files)
+    return context
+
+
+def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
+    try:
+        context.load_cert_chain(files.certificate, files.key)
+    except (OSError, ssl.SSLError) as error:
+        raise ServerError(
+            f"--tls-cert {files.certificate} with --tls-key {files.key} cannot be used: "
+            f"{error.strerror or error}: PEM files that belong together are expected"
+        ) from error
+    try:
+        context.load_verify_locations(files.client_authority)
+    except (OSError, ssl.SSLError) as error:
+        raise ServerError(
+            f"--tls-client-ca {files.client_authority} cannot be used: {error.strerror or error}: "
+            "a PEM file with certificates is expected"
+        ) from error
+
+
+def _times(files: TlsFiles) -> tuple[float, ...]:
+    return tuple(file.stat().st_mtime for file in files)

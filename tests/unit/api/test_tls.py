@@ -1,0 +1,143 @@
+"""Calls over TLS: who shows a certificate is answered as on loopback, and nobody else is."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import pytest
+from service.scripted import ManualTimer, RecordingActuator, ScriptedEngine
+
+from scheduler.api import Address, ServerError, ServerThread, TlsFiles, TlsFront, create_app
+from scheduler.service import Service
+from scheduler.settings import Settings
+from tests.certificates import Authority
+
+PATIENCE_S = 10.0
+HERE = Address("127.0.0.1", 0)
+
+
+class Secured(NamedTuple):
+    """A service behind TLS, and who signs what."""
+
+    front: TlsFront
+    files: TlsFiles
+    folder: Path
+    authority: Authority
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.front.address.port}"
+
+    def asked(self, shown: tuple[Path, Path] | None) -> httpx.Response:
+        """The answer to a call of somebody who shows this certificate."""
+        context = ssl.create_default_context(cafile=str(self.authority.certificate))
+        if shown:
+            context.load_cert_chain(*shown)
+        with httpx.Client(verify=context, timeout=PATIENCE_S) as client:
+            pod = {"metadata": {"namespace": "t", "name": "p", "uid": "u"}, "spec": {}}
+            return client.post(f"{self.url}/filter", json={"Pod": pod, "NodeNames": ["n1"]})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TlsFiles:
+    authority = Authority(tmp_path, "authority")
+    return TlsFiles(*authority.sign("muster"), authority.certificate)
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Secured]:
+    authority = Authority(tmp_path, "authority")
+    files = TlsFiles(*authority.sign("muster"), authority.certificate)
+    service = Service(Settings(), RecordingActuator(), engine=ScriptedEngine(), timer=ManualTimer())
+    service.start()
+    with ServerThread(create_app(service)) as server, TlsFront(HERE, files) as front:
+        front.start(Address(server.host, server.port))
+        yield Secured(front, files, tmp_path, authority)
+    service.stop()
+
+
+def test_who_shows_a_certificate_is_answered(secured: Secured) -> None:
+    shown = secured.authority.sign("kube-scheduler")
+    assert secured.asked(shown).json()["NodeNames"] == ["n1"]
+
+
+def test_who_shows_none_is_not(secured: Secured) -> None:
+    with pytest.raises(httpx.TransportError):
+        secured.asked(None)
+
+
+def test_neither_is_who_shows_one_of_somebody_else(secured: Secured) -> None:
+    strange = Authority(secured.folder, "stranger").sign("stranger-scheduler")
+    with pytest.raises(httpx.TransportError):
+        secured.asked(strange)
+
+
+def test_what_is_no_tls_gets_nothing(secured: Secured) -> None:
+    with pytest.raises(httpx.TransportError):
+        httpx.get(secured.url.replace("https", "http"), timeout=PATIENCE_S)
+    shown = secured.authority.sign("kube-scheduler")
+    assert secured.asked(shown).status_code == 200, "and keeps nobody else out"
+
+
+def test_a_renewed_certificate_is_shown_to_whoever_comes_next(secured: Secured) -> None:
+    shown = secured.authority.sign("kube-scheduler")
+    before = _shown_by(secured, shown)
+    certificate, key = secured.authority.sign("renewed")
+    shutil.copyfile(certificate, secured.files.certificate)
+    shutil.copyfile(key, secured.files.key)
+
+    secured.front.renew()
+
+    assert _shown_by(secured, shown) != before
+    assert secured.asked(shown).status_code == 200
+
+
+def test_a_renewed_certificate_that_is_none_is_left(
+    secured: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    shown = secured.authority.sign("kube-scheduler")
+    secured.files.certificate.write_text("half of a file")
+
+    secured.front.renew()
+
+    assert "a renewed certificate is not taken: --tls-cert" in caplog.text
+    assert secured.asked(shown).status_code == 200
+
+
+def _shown_by(secured: Secured, shown: tuple[Path, Path]) -> bytes | None:
+    context = ssl.create_default_context(cafile=str(secured.authority.certificate))
+    context.load_cert_chain(*shown)
+    plain = socket.create_connection(secured.front.address, PATIENCE_S)
+    with context.wrap_socket(plain, server_hostname="127.0.0.1") as connection:
+        return connection.getpeercert(binary_form=True)
+
+
+@pytest.mark.parametrize(
+    ("at", "said"), [(0, "--tls-cert"), (1, "--tls-key"), (2, "--tls-client-ca")]
+)
+def test_a_file_that_cannot_be_used_is_named(
+    files: TlsFiles, tmp_path: Path, at: int, said: str
+) -> None:
+    wrong = list(files)
+    wrong[at] = tmp_path / "none.pem"
+    with pytest.raises(ServerError, match=f"{said} .*none.pem.*No such file"):
+        TlsFront(HERE, TlsFiles(*wrong))
+    wrong[at].write_text("no PEM")
+    with pytest.raises(ServerError, match=f"{said} .*none.pem"):
+        TlsFront(HERE, TlsFiles(*wrong))
+
+
+def test_a_port_in_use_is_told_with_its_option(files: TlsFiles) -> None:
+    with socket.create_server(HERE) as taken, pytest.raises(ServerError, match="--tls-port"):
+        TlsFront(Address("127.0.0.1", taken.getsockname()[1]), files)
+
+
+def test_one_that_was_never_started_ends(files: TlsFiles) -> None:
+    with TlsFront(HERE, files):
+        pass
