@@ -14,6 +14,8 @@ import urllib3
 from .client import ApiError, Client, Object, selectors, wait_until
 
 Handler = Callable[[str, Object], None]
+Read = Callable[[bytes], Object]
+"""One line of a watch, with at least `type`, and the object's `metadata` with uid and version."""
 
 # How a watch ends when its connection is lost, or shut down by us while it is read from.
 _BROKEN = (urllib3.exceptions.HTTPError, ApiError, OSError, ValueError)
@@ -36,8 +38,10 @@ class Watch:
         namespace: str | None = None,
         labels: str = "",
         fields: str = "",
+        read: Read = json.loads,
     ) -> None:
         self._client = client
+        self._read = read
         self._path = client.path(kind, "", namespace)
         self._query = selectors(labels, fields)
         self._handler = handler
@@ -77,7 +81,7 @@ class Watch:
             return
         try:
             with self._answer as answer:
-                for event in map(json.loads, _lines(answer)):
+                for event in map(self._read, _lines(answer)):
                     if event["type"] == "ERROR":
                         return
                     yield event
