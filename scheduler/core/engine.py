@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.core import answers, charting, life, roster, starting
+from scheduler.core import answers, charting, life, outcomes, roster
 from scheduler.core.messages import (
     BindCall,
     ChartGone,
@@ -103,7 +103,7 @@ def _call(turn: Turn, event: Event) -> None:
         case Preempt():
             turn.reply = answers.on_preempt(turn, event)
         case EffectDone():
-            starting.effect_done(turn, event)
+            outcomes.effect_done(turn, event)
         case Tick():
             life.tick(turn)
         case Synced():

@@ -33,6 +33,7 @@ from scheduler.core import (
     ending,
     gang,
     life,
+    membership,
     planning,
     ranking,
     rooming,
@@ -149,13 +150,15 @@ def a_pod_that_moves_is_counted_twice(patch: Patch) -> None:
 @fault(14)
 def gated_members_count(patch: Patch) -> None:
     status = roster.status
-    patch.setattr(roster, "status", lambda pod: status(replace(pod, gates=())))
+    for module in (roster, membership):
+        patch.setattr(module, "status", lambda pod: status(replace(pod, gates=())))
 
 
 @fault(6)
 def terminating_members_count(patch: Patch) -> None:
     status = roster.status
-    patch.setattr(roster, "status", lambda pod: status(replace(pod, deleting=False)))
+    for module in (roster, membership):
+        patch.setattr(module, "status", lambda pod: status(replace(pod, deleting=False)))
 
 
 @fault(4)
@@ -345,7 +348,7 @@ BY_CASE: list[tuple[str, Fault, Case]] = [
     ),
     (
         "tries without a pause",
-        lambda patch: patch.setattr(starting, "_doubled", lambda first, times, most: first),
+        lambda patch: patch.setattr(starting, "doubled", lambda first, times, most: first),
         test_c05_bind_failures.test_the_pause_between_two_tries_doubles_up_to_sixteen_seconds,
     ),
 ]
