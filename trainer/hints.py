@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from trainer import pod_annotations
 from trainer.errors import HintError
+from trainer.numbers import MOST_COUNT
 from trainer.settings import HintSource
 
 VERSION = 1
@@ -173,6 +174,8 @@ def _integer(raw: dict[str, Any], field: str, *, least: int) -> int:
     value = _required(raw, field)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise _wrong(field, f"a whole number >= {least}", value)
+    if value > MOST_COUNT:
+        raise _wrong(field, f"a whole number <= {MOST_COUNT}", value)
     return value
 
 

@@ -15,7 +15,12 @@ SHOWN = 80
 MOST = 10**15
 """What any number may be at most, far beyond what anything here counts."""
 
-MOST_PODS = 10**9 - 1
+MOST_COUNT = 1_000_000
+"""Of pods, ranks, tries. Lists are made of so many."""
+
+MOST_PROCESSES = 4096
+"""Of one pod; a system gives out long before a million."""
+
 YEAR_S = 366 * 24 * 3600
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,16}")
@@ -28,13 +33,13 @@ def shown(value: object) -> str:
     return repr(cut) if isinstance(value, str) else cut
 
 
-def is_whole(text: str, least: int = 0, most: int = MOST_PODS) -> bool:
+def is_whole(text: str, least: int = 0, most: int = MOST_COUNT) -> bool:
     """Whether it is a whole number within the bounds."""
     found = text.strip()
     return bool(_WHOLE.fullmatch(found)) and least <= int(found) <= most
 
 
-def whole(text: str, least: int = 0, most: int = MOST_PODS) -> int:
+def whole(text: str, least: int = 0, most: int = MOST_COUNT) -> int:
     """A whole number. Raises ValueError, saying what is wanted."""
     if not is_whole(text, least, most):
         raise ValueError(f"want a whole number of {least} to {most}")

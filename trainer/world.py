@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 
 from trainer import numbers
 from trainer.errors import WorldError
-from trainer.numbers import MOST_PODS, is_whole, shown
+from trainer.numbers import MOST_COUNT, MOST_PROCESSES, is_whole, shown
 
 Env = Mapping[str, str]
 
@@ -143,7 +143,7 @@ def nodes(text: str, origin: str) -> tuple[int, int]:
     )
 
 
-def _number(text: str, origin: str, least: int = 0, most: int = MOST_PODS) -> int:
+def _number(text: str, origin: str, least: int = 0, most: int = MOST_COUNT) -> int:
     try:
         return numbers.whole(text, least, most)
     except ValueError as error:
@@ -170,10 +170,11 @@ def _with_plain_address(world: LaunchWorld) -> LaunchWorld:
 
 def _check_processes(world: LaunchWorld) -> None:
     text = world.nproc_per_node
-    if text and text not in FLEXIBLE and not is_whole(text, 1):
+    if text and text not in FLEXIBLE and not is_whole(text, 1, MOST_PROCESSES):
         raise WorldError(
             f"{shown(text)} processes per pod (PET_NPROC_PER_NODE, NPROC_PER_NODE or "
-            f"--nproc-per-node): want a whole number from 1, or one of {', '.join(FLEXIBLE)}"
+            f"--nproc-per-node): want a whole number of 1 to {MOST_PROCESSES}, or one of "
+            f"{', '.join(FLEXIBLE)}"
         )
 
 

@@ -64,6 +64,8 @@ def test_a_higher_version_is_refused_with_what_to_do() -> None:
         ("rank", "3"),
         ("rank", True),
         ("rank", 1.0),
+        ("rank", 10**7),
+        ("size", 10**400),
         ("size", 0),
         ("min", 0),
         ("node", 5),

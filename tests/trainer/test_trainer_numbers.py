@@ -177,7 +177,7 @@ def test_the_commands_end_with_the_code_of_a_mistake(
 
 
 class TestANumber:
-    @pytest.mark.parametrize("text", ["0", "7", " 7 ", "+7", "999999999"])
+    @pytest.mark.parametrize("text", ["0", "7", " 7 ", "+7", "1000000"])
     def test_is_read(self, text: str) -> None:
         assert numbers.whole(text) == int(text)
 
@@ -198,3 +198,11 @@ def test_a_world_error_is_what_a_launcher_s_number_raises() -> None:
         read_launch(
             {"LWS_GROUP_SIZE": "0", "LWS_WORKER_INDEX": "0", "LWS_LEADER_ADDRESS": "a"}, HOST
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("PET_NNODES", "1000001"), ("PET_NODE_RANK", "1000001"), ("PET_NPROC_PER_NODE", "4097")],
+)
+def test_counts_that_a_machine_would_break_on_are_refused(name: str, text: str) -> None:
+    assert name in refusal(read_launch, {**PETS, name: text}, HOST)
