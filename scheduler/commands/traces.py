@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,9 @@ PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
 DISABLED = "OTEL_SDK_DISABLED"
 
 HTTP = "http/protobuf"
+
+END_S = 3.0
+"""Longest wait at the end for the last traces to be sent."""
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +52,16 @@ def traces(environ: Mapping[str, str] | None = None) -> Iterator[Tracing | None]
     try:
         yield Tracing(provider.get_tracer("muster"))
     finally:
-        provider.shutdown()
+        _end(provider.shutdown)
+
+
+def _end(shutdown: Callable[[], None], within_s: float = END_S) -> None:
+    """Send what is left. A collector that does not answer keeps nobody from ending."""
+    ending = threading.Thread(target=shutdown, name="muster-traces", daemon=True)
+    ending.start()
+    ending.join(within_s)
+    if ending.is_alive():
+        log.warning("the last traces could not be sent within %g s", within_s)
 
 
 def _wanted(environ: Mapping[str, str]) -> bool:

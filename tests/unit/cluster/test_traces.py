@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -21,7 +22,7 @@ from cluster.collector import Collector
 from cluster.fake_apiserver import NODES, PODS, FakeApi, Json, node, pod, until
 from scheduler import decode
 from scheduler.cluster import Connection
-from scheduler.commands.traces import DISABLED, ENDPOINTS, EXPORTER, traces
+from scheduler.commands.traces import DISABLED, ENDPOINTS, EXPORTER, _end, traces
 from scheduler.core.messages import BindReply, Evict
 from scheduler.model import Pod, PodRef
 from scheduler.service import Service
@@ -29,6 +30,7 @@ from scheduler.service.tracing import Request, Tracing
 from scheduler.settings import from_mapping
 
 VERBS = {"muster.filter", "muster.prioritize", "muster.preempt", "muster.bind"}
+PATIENCE_S = 60.0
 COLLECTOR = "OTEL_EXPORTER_OTLP_ENDPOINT"
 BINDING = r"/api/v1/namespaces/t/pods/\S+/binding"
 
@@ -293,6 +295,16 @@ def test_a_served_muster_sends_its_spans_before_it_ends(
     assert {"muster.filter", "muster.Bind"} <= set(collector.spans())
     assert collector.resource()["service.name"] == (name or "muster")
     assert collector.resource()["service.version"]
+
+
+def test_a_collector_that_does_not_answer_keeps_nobody_from_ending(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answered = threading.Event()
+    _end(lambda: answered.wait(PATIENCE_S) and None, within_s=0.01)
+    answered.set()
+
+    assert "the last traces could not be sent within 0.01 s" in caplog.text
 
 
 def test_the_page_names_every_span_and_variable() -> None:
