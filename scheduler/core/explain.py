@@ -222,7 +222,7 @@ def why_of(state: State, gang: Gang) -> dict[str, Any] | None:
         "state": gang.stage.value,
         "never": gang.life.reason in (Reason.NEVER, Reason.FAULT),
         "reason": reason(gang),
-        **_warnings([*remarks.of(state, gang), *_meagre(state, gang)]),
+        **_warnings([*remarks.of(state, gang), *_meagre(state, gang), *_avoided(state, gang)]),
     }
     if gang.stage in (Stage.FORMING, Stage.INVALID):
         return found | _who_is_missing(state, gang)
@@ -235,6 +235,18 @@ def _meagre(state: State, gang: Gang) -> list[str]:
     """Members that ask for too little beside their accelerators, if any."""
     pods = [state.pods[uid] for uid in gang.members if uid in state.pods]
     return headroom.warnings(pods, state.is_accelerator)
+
+
+def _avoided(state: State, gang: Gang) -> list[str]:
+    """Nodes that a gang without room does not get although they are Ready, if any. O(nodes)."""
+    if gang.stage not in (Stage.QUEUED, Stage.BROKEN):
+        return []
+    nodes = sorted((node.name, node.avoid) for node in state.ledger.nodes() if node.avoid)
+    if not nodes:
+        return []
+    (name, cause), more = nodes[0], len(nodes) - 1
+    also = f"; so are {more} more" if more > 1 else f"; so is {more} more" if more else ""
+    return [bounded(f"node {name} is avoided: {cause}{also}")]
 
 
 def _who_is_missing(state: State, gang: Gang) -> dict[str, Any]:

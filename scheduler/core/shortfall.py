@@ -20,7 +20,7 @@ from scheduler.core.repulsion import shut_rows
 from scheduler.core.rooming import home, kinds_of
 from scheduler.core.seating import MOST_KINDS, by_devices
 from scheduler.core.state import State
-from scheduler.model import Pod, Wish
+from scheduler.model import Node, Pod, Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +210,14 @@ def _all_closed(state: State, kinds: dict[Kind, list[Pod]]) -> str:
     if not names or any(state.ledger.mask(kind.constraints).any() for kind in kinds):
         return ""
     node, (kind, pods) = state.node(names[0]), next(iter(kinds.items()))
-    cause = verdict(kind.constraints, node) if node is not None else ""
+    cause = _against(kind, node) if node is not None else ""
     return f"no node may take {pods[0].key}; not {names[0]}, for instance: {cause}" if cause else ""
+
+
+def _against(kind: Kind, node: Node) -> str:
+    """Why a node may not take a member of a kind, as `capacity.usable` judges it; "" if it may."""
+    leaves = "it is being deleted" if node.deleting else ""
+    return verdict(kind.constraints, node) or leaves or node.avoid
 
 
 def _too_many_kinds(state: State, kinds: dict[Kind, list[Pod]]) -> list[str]:
