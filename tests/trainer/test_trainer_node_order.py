@@ -1,6 +1,7 @@
 """Node ranks in topology order for scripts that know nothing of it: the launchers agree on them."""
 
 import json
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from trainer_worlds import hint, wait_until
 from trainer.errors import PreflightError, RendezvousError
 from trainer.hints import parse
 from trainer.node_order import Decision, PodCard, decide, decode_card
-from trainer.ports import any_free
+from trainer.ports import any_free, is_free
 from trainer.roll_call import GREETING, OFFSET, RollCall, Visit
 
 Start = Callable[..., ForkedPod]
@@ -282,6 +283,23 @@ def test_all_keep_the_controller_s_ranks(
     assert all(each["seats"] == in_order(*places) for each in words)
     assert {each["store"] for each in words} == {"127.0.0.1"}
     assert why in found[0].err + found[1].err
+
+
+def test_who_is_late_costs_the_order_and_not_the_run(gang: Any) -> None:
+    """Nobody may take the new ranks when somebody does not: it may not be ours at all."""
+    port = any_free(OFFSET)
+    (first,) = gang([1, 0], port, only=[0], MUSTER_REACH_TIMEOUT="1")
+    first.says("node ranks by launcher: pods [1] did not say where they are in 1 s")
+    words = said([first, *gang([1, 0], port, only=[1])])
+    assert all(each["seats"] == in_order(1, 0) for each in words)
+
+
+def test_a_first_pod_that_waits_for_the_others_leaves_on_sigterm(gang: Any) -> None:
+    port = any_free(OFFSET)
+    (first,) = gang([1, 0], port, only=[0])
+    wait_until(lambda: not is_free(port + OFFSET), "the roll-call")
+    first.send(signal.SIGTERM)
+    assert first.ends() == 143, first.err
 
 
 def test_a_pod_that_restarts_before_the_others_waits_for_them(gang: Any, tmp_path: Path) -> None:
