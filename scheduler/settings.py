@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -73,6 +74,8 @@ class Settings:
     """Seconds that room is kept for members which their controller makes in a later phase."""
     backfill_wait_s: float = 600.0
     """Seconds after which capacity is kept for a gang that does not fit."""
+    backfill_share: float = 0.1
+    """Share of the cluster, over time, that may be idled by what is kept for a gang; up to 1."""
     settle_s: float = 1.0
     """Seconds that the ends of a gang's other pods are waited for before its room is given away."""
     discover_s: float = 60.0
@@ -133,7 +136,7 @@ def names() -> tuple[str, ...]:
 
 def _convert(name: str, kind: Any, value: Any) -> Any:
     if kind is float:
-        return _seconds(name, value)
+        return _share(name, value) if name.endswith("_share") else _seconds(name, value)
     if kind is Start:
         return _start(name, value)
     return _checked(name, _texts(name, value))
@@ -170,17 +173,27 @@ _PAUSES = frozenset(
 
 def _seconds(name: str, value: Any) -> float:
     least = 0.1 if name in _PAUSES else 0.0
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        seconds = float(value)
-        if not least <= seconds < 1e9:
-            raise ValueError
-    except (TypeError, ValueError) as error:
+    seconds = _number(value)
+    if not least <= seconds < 1e9:
         raise SettingsError(
             f"setting {name!r}: {value!r} is not a number of seconds from {least:g} to 1e9"
-        ) from error
+        )
     return seconds
+
+
+def _share(name: str, value: Any) -> float:
+    share = _number(value)
+    if not 0.001 <= share <= 1:
+        raise SettingsError(f"setting {name!r}: {value!r} is not a share from 0.001 to 1")
+    return share
+
+
+def _number(value: Any) -> float:
+    """NaN, which lies in no range, for what is no number."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def _start(name: str, value: Any) -> Start:

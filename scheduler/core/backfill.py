@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ import numpy.typing as npt
 from scheduler.core import planning
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.effort import shared_domains
-from scheduler.core.gang import Gang, Reason, Stage
+from scheduler.core.gang import Gang, Reason, Stage, Status
 from scheduler.core.kinds import Kind, kind_of
 from scheduler.core.planning import required_level, waiting_pods
 from scheduler.core.queue import place_of
@@ -30,29 +31,41 @@ from scheduler.model import GangKey, Pod
 
 Floats = npt.NDArray[np.float64]
 
+_SHORTEST_S = 60.0
+"""Seconds of the first try and pause together, if ``backfill_wait_s`` is less."""
+_LATE_S = 60.0
+"""Seconds that what runs on kept nodes may take longer than it has said."""
 _TRIALS = 4
 """Places that are tried out for the one gang; each costs up to two plans."""
 
 
 def update(turn: Turn) -> None:
-    """Keep nodes for the first in the queue who is due and for whom any can be kept.
+    """Keep nodes for the first in the queue whose time it is and for whom any can be kept.
 
-    Those who are due in vain are passed over: what they are refused for may change with the nodes
-    that are kept, and who has them must not.
+    Those whose time it is in vain are passed over: what they are refused for may change with the
+    nodes that are kept, and who has them must not.
     """
     state = turn.state
-    due = _due(state)
-    if state.kept is not None and not (state.kept.gang in due and _still_good(state, state.kept)):
+    wanting = (state.gangs[key] for key in state.wanting)
+    waiting = {gang.key: gang for gang in wanting if _waits(state, gang)}
+    if state.kept is not None and not (state.kept.gang in waiting and _are_good(state, state.kept)):
         _release(turn)
     in_vain: set[Hashable] = set()
-    for gang in _in_order(due.values()):
+    pauses = False
+    for gang in _in_order(waiting.values()):
+        time = _time_of(state, gang)
+        may = time.now and not (pauses and time.ends)
         if state.kept is not None and state.kept.gang == gang.key:
-            return
-        found = _choose(state, gang, in_vain)
+            if may or state.now < _promised_until(state, gang):
+                return
+            _release(turn)
+        found = _choose(state, gang, in_vain) if may else None
         if found is not None:
             _release(turn)
             state.kept = found
+            gang.memory.tried_at = time.begin
             return
+        pauses = pauses or (not time.now and gang.memory.tried_at == time.begin)
 
 
 def give_up(turn: Turn) -> None:
@@ -61,18 +74,103 @@ def give_up(turn: Turn) -> None:
         update(turn)
 
 
+def leave(turn: Turn, gang: Gang) -> None:
+    """The gang does not queue any more: its nodes are open, or another one may have a try."""
+    if turn.state.kept is not None and turn.state.kept.gang == gang.key:
+        _release(turn)
+    elif gang.memory.tried_at is not None:
+        turn.state.gains += 1
+    gang.memory.tried_at = None
+
+
 def due_at(state: State, gang: Gang) -> list[float]:
-    """When the gang's wait becomes long enough, if it has not yet."""
+    """When it changes next whether nodes are kept for the gang, as far as time decides."""
     refusal = gang.memory.refusal
-    if gang.stage is not Stage.QUEUED or refusal is None or refusal.reason is not Reason.NO_ROOM:
+    if gang.key not in state.wanting or gang.stage is not Stage.QUEUED:
         return []
-    due = gang.memory.waiting_since + state.settings.backfill_wait_s
-    return [due] if due > state.now else []
+    if refusal is None or refusal.reason is not Reason.NO_ROOM:
+        return []
+    first = gang.memory.waiting_since + state.settings.backfill_wait_s
+    if state.now < first:
+        return [first]
+    times = (_time_of(state, gang).until, _promised_until(state, gang))
+    later = [at for at in times if state.now < at < math.inf]
+    return [min(later)] if later else []
 
 
-def _due(state: State) -> dict[GangKey, Gang]:
-    waiting = (state.gangs[key] for key in state.wanting)
-    return {gang.key: gang for gang in waiting if _is_due(state, gang)}
+def _waits(state: State, gang: Gang) -> bool:
+    """Whether the gang has waited ``backfill_wait_s`` for room."""
+    refusal = gang.memory.refusal
+    if gang.stage is not Stage.QUEUED or (refusal and refusal.reason is not Reason.NO_ROOM):
+        return False
+    return state.now >= gang.memory.waiting_since + state.settings.backfill_wait_s
+
+
+# ── when, and for how long ──
+
+
+class _Time(NamedTuple):
+    """Whether nodes may be kept for a gang now."""
+
+    now: bool
+    begin: float
+    """When its present try began, or the one before the present pause."""
+    until: float
+    """When try or pause ends; infinity: never."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether the gang is so large that it has tries and pauses."""
+        return self.until < math.inf
+
+
+def _time_of(state: State, gang: Gang) -> _Time:
+    """Whether nodes may be kept for a gang that has waited ``backfill_wait_s``.
+
+    For a small one they are from then on. A larger one has a try, of a length that its share
+    allows, then a pause, then each twice as long: what is idled in vain stays a part of what was
+    waited, and the tries become as long as it takes. While one that was tried pauses, no other
+    large one that queues behind it has a try.
+    """
+    begin = gang.memory.waiting_since + state.settings.backfill_wait_s
+    allowed = state.settings.backfill_share / _share_of(state, gang)
+    if allowed >= 1:
+        return _Time(True, begin, math.inf)
+    period = max(state.settings.backfill_wait_s, _SHORTEST_S)
+    while begin + period <= state.now:
+        begin, period = begin + period, 2 * period
+    pause = begin + allowed * period
+    return _Time(True, begin, pause) if state.now < pause else _Time(False, begin, begin + period)
+
+
+def _promised_until(state: State, gang: Gang) -> float:
+    """Until when the kept nodes are waited for in any case; minus infinity if they are not.
+
+    All that runs there says when it ends, and others use the time: little stands idle.
+    """
+    kept = state.kept
+    if kept is None or kept.gang != gang.key or kept.until is None:
+        return -math.inf
+    return kept.until + _LATE_S
+
+
+def _share_of(state: State, gang: Gang) -> float:
+    """The gang's share of the cluster, as it was when first asked for.
+
+    A node that goes while others empty for the gang must not end its try.
+    """
+    memory = gang.memory
+    asked = memory.waiting_since, gang.count(Status.WAITING)
+    if memory.share is None or memory.share[0] != asked:
+        memory.share = asked, _share(state, gang)
+    return memory.share[1]
+
+
+def _share(state: State, gang: Gang) -> float:
+    """The share of the seats for such members on all nodes that may take them, whatever runs."""
+    pods = waiting_pods(state, gang)
+    seats, _ = _seats(state, state.ledger.frame(), kind_of(max(pods, key=state.accelerators)))
+    return min(1.0, len(pods) / max(1, int(seats.sum())))
 
 
 def _in_order(gangs: Iterable[Gang]) -> Iterator[Gang]:
@@ -83,20 +181,13 @@ def _in_order(gangs: Iterable[Gang]) -> Iterator[Gang]:
         yield heappop(left)[1]
 
 
-def _is_due(state: State, gang: Gang) -> bool:
-    refusal = gang.memory.refusal
-    if gang.stage is not Stage.QUEUED or (refusal and refusal.reason is not Reason.NO_ROOM):
-        return False
-    return state.now - gang.memory.waiting_since >= state.settings.backfill_wait_s
-
-
 def _release(turn: Turn) -> None:
     if turn.state.kept is not None:
         turn.state.kept = None
         turn.state.gains += 1
 
 
-def _still_good(state: State, kept: Kept) -> bool:
+def _are_good(state: State, kept: Kept) -> bool:
     nodes = [state.node(name) for name in kept.nodes]
     return all(node is not None and node.ready and not node.unschedulable for node in nodes)
 

@@ -113,6 +113,10 @@ class Memory:
     """Engine time of the completion, or of the last time it broke."""
     started_at: float | None = None
     """Engine time at which min was bound first in this generation."""
+    share: tuple[tuple[float, int], float] | None = None
+    """``waiting_since`` and how many wait -> the share of the cluster that they need."""
+    tried_at: float | None = None
+    """When the last try began in which nodes were kept for the gang; None = there was none."""
     relaxed: int = 0
     """Levels by which the topology requirement has been relaxed."""
     admitted: bool = False

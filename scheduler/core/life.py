@@ -99,7 +99,7 @@ def review(turn: Turn, key: GangKey) -> None:
     _relax(turn, gang)
     _update_index(state, gang)
     if gang.stage is not Stage.QUEUED:
-        _end_kept(turn, gang)
+        backfill.leave(turn, gang)
     if before is None or before.stage is not gang.stage:
         _tell_partners(turn, gang)
 
@@ -136,7 +136,7 @@ def _next_relaxation(gang: Gang, levels: int) -> list[float]:
 def _forget(turn: Turn, gang: Gang) -> None:
     """The last pod is gone: so is the generation and all that is remembered of it."""
     state = turn.state
-    _end_kept(turn, gang)
+    backfill.leave(turn, gang)
     _give_up_seats(turn, gang.memory.lost)
     _give_up_seats(turn, gang.memory.ahead)
     del state.gangs[gang.key]
@@ -164,13 +164,6 @@ def _check_min(turn: Turn, gang: Gang) -> None:
         return
     if planning.missing(gang):
         starting.release(turn, gang, keep_binding=can_complete(gang))
-
-
-def _end_kept(turn: Turn, gang: Gang) -> None:
-    """Open the nodes that were kept for a gang which needs them no more."""
-    if turn.state.kept is not None and turn.state.kept.gang == gang.key:
-        turn.state.kept = None
-        turn.state.gains += 1
 
 
 def _check_home(turn: Turn, gang: Gang) -> None:

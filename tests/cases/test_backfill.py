@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
 from builders import apart
+
+from scheduler.errors import SettingsError
+from scheduler.settings import from_mapping
 
 from .story import Story
 from .test_hostages import koordinator
@@ -171,3 +175,131 @@ def test_once_nodes_can_be_kept_for_the_first_they_are() -> None:
     for number in (1, 2, 3):
         story.delete(f"other/x{number}")
     assert {pod for pod in story.bound if "A" in pod} == {f"t/A-{member}" for member in range(4)}
+
+
+# ── how much may stand idle ──
+
+
+def test_for_a_gang_as_large_as_the_cluster_it_is_tried_now_and_then_and_longer_each_time() -> None:
+    story, clock = waiting_long(), 61
+    tries = [(61, 65), (120, 131), (240, 263), (480, 527)]
+    pauses = [(66, 119), (132, 239), (264, 479), (528, 959)]
+
+    for second in sorted(itertools.chain(*tries, *pauses)):
+        story.advance(second - clock)
+        clock = second
+        story.pod("t/s", gpu=1)
+        kept = any(first <= second <= last for first, last in tries)
+        assert ("t/s" in story.placed) is not kept, f"at {second} s"
+        story.delete("t/s")
+
+
+def test_a_gang_as_large_as_the_cluster_starts_once_a_try_is_as_long_as_what_runs() -> None:
+    story = Story(backfill_wait_s=60)
+    for name in ("n1", "n2", "n3"):
+        story.node(name, gpu=4)
+    ends: dict[str, int] = {}
+    for second in range(0, 15 * 20 + 60, 5):
+        for pod in [pod for pod, end in ends.items() if end <= second]:
+            story.delete(pod)
+            del ends[pod]
+        story.pod(f"t/s{second}", gpu=3)
+        if second == 20:
+            story.gang("A", 3, of=4)
+        for pod in story.bound:
+            if pod.startswith("t/s"):
+                ends.setdefault(pod, second + 15)
+        story.advance(5)
+
+    assert {pod for pod in story.bound if "A" in pod} == {"t/A-0", "t/A-1", "t/A-2"}
+
+
+@pytest.mark.parametrize("wait", [0, 60])
+def test_for_a_tenth_of_the_cluster_nodes_are_kept_for_as_long_as_it_takes(wait: float) -> None:
+    story = Story(backfill_wait_s=wait)
+    for number in range(10):
+        story.node(f"n{number}", gpu=4)
+        story.pod(f"other/x{number}", gpu=4, node=f"n{number}", scheduler="default-scheduler")
+    story.gang("A", 2, of=2)
+    story.advance(61)
+    story.pod("t/s", gpu=1)
+    story.delete("n9", "Node")
+    story.delete("other/x9")
+
+    for _ in range(20):
+        story.advance(600)
+        story.pod("other/x0", gpu=3, node="n0", scheduler="default-scheduler")
+        assert "t/s" not in story.bound, "what comes free on n0 is kept for A, one of ten nodes"
+
+    story.delete("other/x0")
+    assert {"t/A-0", "t/A-1"} <= set(story.bound)
+
+
+def test_where_all_that_runs_says_when_it_ends_the_nodes_are_kept_until_then() -> None:
+    story = Story(backfill_wait_s=60)
+    for number in (1, 2):
+        story.node(f"n{number}", gpu=4)
+        story.pod(f"t/x{number}", gpu=3, node=f"n{number}", options={"max-runtime": "300s"})
+    story.gang("A", 2, of=4)
+    story.advance(70)
+
+    story.pod("t/s", gpu=1)
+    assert "t/s" not in story.placed, "the first try is over, but the end is known"
+    story.pod("t/short", gpu=1, options={"max-runtime": "200s"})
+    assert "t/short" in story.placed
+
+    story.advance(240)
+    for name in ("x1", "x2", "short"):
+        assert "t/s" not in story.placed, "10 s late are waited for"
+        story.delete(f"t/{name}")
+    assert {"t/A-0", "t/A-1"} <= set(story.bound)
+
+
+def test_where_what_runs_takes_much_longer_than_it_says_the_nodes_are_opened() -> None:
+    story = Story(backfill_wait_s=60)
+    story.node("n1", gpu=4)
+    story.pod("t/x", gpu=3, node="n1", options={"max-runtime": "100s"})
+    story.gang("A", 1, of=4)
+    story.advance(70)
+    story.pod("t/s", gpu=1)
+    assert "t/s" not in story.placed
+
+    story.advance(100)
+
+    assert "t/s" in story.placed
+
+
+def test_of_two_gangs_as_large_as_the_cluster_the_second_is_tried_once_the_first_has_gone() -> None:
+    story = Story(backfill_wait_s=60)
+    for name in ("n1", "n2"):
+        story.node(name, gpu=4)
+    story.pod("other/x", gpu=1, node="n1", scheduler="default-scheduler")
+    story.gang("A", 2, of=4)
+    story.advance(40)
+    story.gang("B", 2, of=4)
+
+    story.advance(62)
+    story.pod("t/s1", gpu=1)
+    assert "t/s1" in story.placed, "102 s: A pauses, and B, which has waited for 62 s, waits on"
+    for member in (0, 1):
+        story.delete(f"t/A-{member}")
+    story.pod("t/s2", gpu=1)
+    assert "t/s2" not in story.placed, "now it is B that has its try"
+
+
+def test_where_a_gang_may_idle_the_whole_cluster_nodes_are_kept_for_as_long_as_it_takes() -> None:
+    story = Story(backfill_wait_s=60, backfill_share=1)
+    story.node("n1", gpu=4)
+    story.pod("other/x", gpu=1, node="n1", scheduler="default-scheduler")
+    story.gang("A", 1, of=4)
+    story.advance(100)
+
+    story.pod("t/s", gpu=1)
+
+    assert "t/s" not in story.placed
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.01, "half", True, None, "nan", [0.1], 10**400])
+def test_what_is_no_share_is_refused_by_the_name_of_the_setting(value: object) -> None:
+    with pytest.raises(SettingsError, match=r"'backfill_share': .* is not a share from 0.001 to 1"):
+        from_mapping({"backfill_share": value})
