@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from scheduler import decode
+from scheduler.core.asking import MOST_PODS, TOO_MANY_PODS
 from scheduler.core.kinds import kind_of
 from scheduler.core.quoting import quoted
 from scheduler.dialects.laying import lay
@@ -19,15 +19,8 @@ from scheduler.model import Group, GroupKey, Pod
 BODY_LIMIT = 16 << 20
 """Bytes of a request."""
 
-PODS = 4096
-"""Pods of a request."""
-
 KINDS = 64
 """Kinds of pods of a request, those of each gang by themselves."""
-
-MIXED = 8
-"""Of these, kinds in gangs of several: seating them beside each other takes long, up to 2 s of a
-processor on 5,000 nodes, and nothing else is planned meanwhile."""
 
 NAMED = 3
 """Pods that a warning names."""
@@ -42,10 +35,8 @@ def read(body: bytes) -> list[Pod]:
     pods, objects = _parts(body)
     if not pods:
         raise DecodeError("there are no pods in it; send a list of pods, or an object with 'pods'")
-    if len(pods) > PODS:
-        raise DecodeError(
-            f"{len(pods)} pods are too many; at most {PODS} are judged at once: ask about fewer"
-        )
+    if len(pods) > MOST_PODS:
+        raise DecodeError(TOO_MANY_PODS)
     groups = {group.key: group for obj in objects if (group := decode.group(obj)) is not None}
     found = [_described(_pod(at, obj), groups) for at, obj in enumerate(pods)]
     _bound(found)
@@ -68,18 +59,12 @@ def warnings(pods: Sequence[Pod], scheduler_names: Sequence[str]) -> list[str]:
 
 def _bound(pods: Sequence[Pod]) -> None:
     """Raises DecodeError if there are too many kinds of pods."""
-    kinds = {(_gang_of(pod), kind_of(pod)) for pod in pods}
-    counted = Counter(gang for gang, _ in kinds if gang is not None)
-    mixed = sum(count for count in counted.values() if count > 1)
-    for many, most, what in (
-        (len(kinds), KINDS, "kinds of pods"),
-        (mixed, MIXED, "kinds of pods in gangs of several kinds"),
-    ):
-        if many > most:
-            raise DecodeError(
-                f"{many} {what} are too many; at most {most} are judged at once, where pods of one "
-                "gang that ask for the same are of one kind: ask about fewer"
-            )
+    many = len({(_gang_of(pod), kind_of(pod)) for pod in pods})
+    if many > KINDS:
+        raise DecodeError(
+            f"{many} kinds of pods are too many; at most {KINDS} are judged at once, where pods of "
+            "one gang that ask for the same are of one kind: ask about fewer"
+        )
 
 
 def _gang_of(pod: Pod) -> object:

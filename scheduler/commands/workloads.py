@@ -20,9 +20,7 @@ from scheduler.commands.controllers import (
     replica_specs,
     volcano_pods,
 )
-
-MOST = 10_000
-"""Pods of one file."""
+from scheduler.core.asking import MOST_PODS, TOO_MANY_PODS
 
 _KUBEFLOW_KINDS = ("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob")
 _NO_PODS = (
@@ -130,10 +128,8 @@ def pods_of(
         with _well_formed(obj):
             for pod in _pods(obj, replicas):
                 pods.append(pod)
-                if len(pods) > MOST:
-                    raise WorkloadError(
-                        f"{name_of(obj)}: more than {MOST} pods are not judged at once"
-                    )
+                if len(pods) > MOST_PODS:
+                    raise WorkloadError(f"{name_of(obj)}: {TOO_MANY_PODS}")
     return pods, [obj for obj in objects if obj["kind"] not in ("Pod", *_PRIVATE)]
 
 

@@ -157,12 +157,14 @@ def taken(
     node_annotations: Mapping[str, str],
     holders: Mapping[str, int],
     predicted: Mapping[str, Sequence[int]] | None = None,
+    given: Mapping[str, Sequence[int]] | None = None,
 ) -> frozenset[int] | None:
     """The GPUs in use on a node, or None where that cannot be told.
 
     `holders` are the uids of all pods that hold GPUs there, with how many: the kubelet forgets pods
     late, so what the annotation says of others does not count. `predicted` are the GPUs of those
-    that are planned or bound but not yet in the annotation. Where the sum does not come out (a
+    that are planned or bound but not yet in the annotation; `given` are those that pods were told
+    to take, which counts whatever the annotation says. Where the sum does not come out (a
     prediction that went wrong, a GPU shared by pods), nothing is known.
     """
     if not holders:
@@ -170,7 +172,7 @@ def taken(
     in_use = parse_in_use(node_annotations.get(IN_USE_KEY, ""))
     if in_use is None:
         return None
-    known = {**(predicted or {}), **in_use}
+    known = {**(predicted or {}), **in_use, **(given or {})}
     found = frozenset(gpu for uid in holders for gpu in known.get(uid, ()))
     return found if len(found) == sum(holders.values()) else None
 

@@ -125,6 +125,7 @@ class Effort:
             within=within,
             near=self.near,
             accelerated=accelerated(self.state, self.room.frame),
+            work=self.state.work,
         )
 
     def expand(self, seats: Seats) -> tuple[str, ...]:

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from scheduler.core import explain, headroom, planning, roster
+from scheduler.core import asking, explain, headroom, planning, roster
 from scheduler.core.admission import plan_in_turn
 from scheduler.core.gang import Gang, Refusal
 from scheduler.core.judging import can_complete, judge_again
 from scheduler.core.quoting import bounded
 from scheduler.core.seating import Plan
+from scheduler.core.shortfall import Shortage
 from scheduler.core.state import State, Turn
+from scheduler.core.work import Work
 from scheduler.model import GangKey, Pod
 
 _SUFFIX = re.compile(r"~\d+(?=#pod$)")
-MOST_GANGS = 64
-"""Gangs that one question may be about: while it is answered, nothing else is planned."""
 
 
 def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
@@ -28,7 +28,8 @@ def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
     gang of their own. Pods without a gang and without accelerators always fit: the scheduler places
     them. The keys of the answer are ``fits``, ``never``, ``reason``, ``nodes``, ``domains``,
     ``short_by`` and ``warnings``; ``nodes`` and ``domains`` only where it fits, ``warnings`` only
-    where there are any.
+    where there are any. Where finding out takes more work than one question may cost
+    (`asking.most_rows`), ``undecided`` is true beside a ``fits`` that is false.
     """
     meagre = headroom.warnings(pods, state.is_accelerator)
     return _judged(state, pods) | ({"warnings": meagre} if meagre else {})
@@ -39,22 +40,31 @@ def _judged(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
     if faulty is not None:
         return _no(bounded(f"pod {faulty.key} cannot be used: {faulty.fault}"), never=True)
     asked = len({roster.gang_key(state, pod) for pod in pods} - {None})
-    if asked > MOST_GANGS:
-        text = f"{asked} gangs are more than the {MOST_GANGS} that are tried at once"
+    if asked > asking.MOST_GANGS:
+        text = f"{asked} gangs are more than the {asking.MOST_GANGS} that are tried at once"
         return _no(text, never=False)
     trial, keys = _trial(state, pods)
     gangs = [trial.gangs[key] for key in keys]
     incomplete = next((gang for gang in gangs if not can_complete(gang)), None)
     if incomplete is not None:
         return _no(incomplete.life.text if incomplete.life else "", never=False)
-    outcome = plan_in_turn(trial, gangs)
-    if isinstance(outcome, Refusal):
-        return _why_not(trial, gangs, outcome)
+    outcome = _plans(trial, gangs)
+    if isinstance(outcome, dict):
+        return _undecided(trial, gangs) if trial.work.was_cut else outcome
     later = sum(len(planning.waiting_pods(trial, gang)) for gang in gangs) - sum(
         len(plan.pods) for plan in outcome
     )
     reason = f"{later} pods beyond the minimum would wait for room" if later else ""
     return {"fits": True, "never": False, "reason": reason, **_where(trial, gangs, outcome)}
+
+
+def _plans(trial: State, gangs: Sequence[Gang]) -> list[Plan] | dict[str, Any]:
+    """Plans for all gangs beside each other, or the answer that says why there are none."""
+    if len(gangs) == 1:
+        alone = planning.in_full(trial, gangs[0])
+        return [alone] if isinstance(alone, Plan) else _short(trial, alone)
+    found = plan_in_turn(trial, gangs)
+    return _why_not(trial, gangs, found) if isinstance(found, Refusal) else found
 
 
 def _trial(state: State, pods: Sequence[Pod]) -> tuple[State, list[GangKey]]:
@@ -71,6 +81,7 @@ def _trial(state: State, pods: Sequence[Pod]) -> tuple[State, list[GangKey]]:
         # Refusals go by the numbers of asks, and the trial's numbers mean nothing to others.
         asks={},
         refused={},
+        work=Work(asking.most_rows(len(state.ledger.frame().names))),
     )
     fresh = [_renamed(pod, number) for number, pod in enumerate(pods)]
     for key in {key for pod in fresh if (key := roster.gang_key(state, pod)) is not None}:
@@ -105,10 +116,23 @@ def _why_not(state: State, gangs: Sequence[Gang], refusal: Refusal) -> dict[str,
     for gang in gangs:
         short = planning.shortage(state, gang)
         if short is not None:
-            return _no(short.text, never=short.never) | {
-                "short_by": explain.amounts(state, short.short_by)
-            }
+            return _short(state, short)
     return _no(refusal.text, never=False)
+
+
+def _short(state: State, short: Shortage) -> dict[str, Any]:
+    answer = _no(short.text, never=short.never)
+    return answer | {"short_by": explain.amounts(state, short.short_by)}
+
+
+def _undecided(state: State, gangs: Sequence[Gang]) -> dict[str, Any]:
+    count, nodes = len(gangs), len(state.ledger.frame().names)
+    asked = "1 gang" if count == 1 else f"{count} gangs"
+    reason = (
+        f"not decided: {asked} on {nodes} nodes take longer to judge than one question may keep "
+        "others waiting; ask about fewer gangs, or about fewer kinds of pods"
+    )
+    return _no(reason, never=False) | {"undecided": True}
 
 
 def _no(reason: str, *, never: bool) -> dict[str, Any]:

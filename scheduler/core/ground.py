@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from scheduler.core.fabric import BoolArray, Fabric, IntArray
+from scheduler.core.work import Work
 
 Key = tuple[int, ...]
 
@@ -17,7 +18,8 @@ class Ground:
     """What is known of every node now, int64 [n] each, in topology order.
 
     `caps`: members that fit (0 where not allowed). `free`: free accelerators. `near`: bool, nodes
-    in use by the gang already. `per_member`: accelerators a member takes.
+    in use by the gang already. `per_member`: accelerators a member takes. `work`: the count of
+    what is looked at.
     """
 
     fabric: Fabric
@@ -25,6 +27,7 @@ class Ground:
     free: IntArray
     near: BoolArray
     per_member: int
+    work: Work = field(default_factory=Work)
 
     @cached_property
     def opened(self) -> BoolArray:

@@ -102,12 +102,14 @@ def _held(state: State, node: Node, resource: str, but: str) -> frozenset[int] |
         for uid, claim in state.ledger.claims(node.name).items()
         if uid != but and claim.resources.get(resource) and not _is_told_later(state, uid)
     }
-    predicted: dict[str, Sequence[int]] = {}
-    for uid in holders:
-        gpus = _predicted(state, uid)
-        if gpus is not None:
-            predicted[uid] = gpus
-    return devices.taken(node.annotations, holders, predicted)
+    told = {uid: gpus for uid in holders if (gpus := _predicted(state, uid)) is not None}
+    given = {uid: gpus for uid, gpus in told.items() if _takes_given(state, uid)}
+    return devices.taken(node.annotations, holders, told, given)
+
+
+def _takes_given(state: State, uid: str) -> bool:
+    pod = state.pods.get(uid)
+    return pod is not None and is_exact(pod)
 
 
 def _is_told_later(state: State, key: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from scheduler.core.covering import closest
 from scheduler.core.fabric import BoolArray, Fabric, IntArray
 from scheduler.core.ground import Ground
+from scheduler.core.work import Work
 
 __all__ = ["Ask", "Fabric", "NoRoom", "Seats", "place"]
 
@@ -37,6 +38,8 @@ class Ask:
     accelerated: BoolArray | None = None
     """bool [n]: nodes with accelerators, free or not: the last resort of members without. By
     default those that have free ones."""
+    work: Work = field(default_factory=Work)
+    """The count of what is looked at; knapsacks beyond its end are answered by rule of thumb."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +125,8 @@ def ground_of(fabric: Fabric, ask: Ask) -> Ground:
     near = np.zeros(fabric.nodes, np.bool_) if ask.near is None else ask.near > 0
     order = fabric.order
     caps = np.where(allowed, np.minimum(ask.fits, ask.count), 0)[order]
-    return Ground(fabric, caps, ask.free[order], near[order], ask.per_member)
+    ask.work.placing(fabric.nodes, int(np.count_nonzero(caps)))
+    return Ground(fabric, caps, ask.free[order], near[order], ask.per_member, ask.work)
 
 
 def room_in(fabric: Fabric, ask: Ask, caps: IntArray) -> NoRoom:

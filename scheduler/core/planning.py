@@ -49,11 +49,13 @@ def attempt(state: State, gang: Gang, *, alone: bool = True) -> Plan | Refusal:
 
 def shortage(state: State, gang: Gang) -> Shortage | None:
     """Why the gang cannot be placed now, in full, for ``why``; None if it can."""
-    waiting = waiting_pods(state, gang)
-    if not waiting:
-        return None
-    outcome = _best(state, gang, waiting)
+    outcome = in_full(state, gang) if waiting_pods(state, gang) else None
     return outcome if isinstance(outcome, Shortage) else None
+
+
+def in_full(state: State, gang: Gang) -> Plan | Shortage:
+    """The plan for the gang as it would start now, or all that is known of why there is none."""
+    return _best(state, gang, waiting_pods(state, gang))
 
 
 def _best(state: State, gang: Gang, waiting: Sequence[Pod]) -> Plan | Shortage:

@@ -64,6 +64,13 @@ class RoleProblem:
     free: IntArray
     accelerators: tuple[int, ...]
     common: Ask
+    until: int | None = None
+    """Rows of work from which on no further attempt is made; None: no end."""
+
+    def is_enough(self) -> bool:
+        """Whether what was found so far has to do."""
+        work = self.common.work
+        return (self.until is not None and work.rows >= self.until) or work.is_over()
 
     @cached_property
     def per_member(self) -> tuple[int, ...]:
@@ -148,7 +155,7 @@ class RoleProblem:
         promoted: set[int] = set()
         while True:
             result = self._in_turn(order, area, outer)
-            if result.missing is None or result.missing[0] in promoted:
+            if result.missing is None or result.missing[0] in promoted or self.is_enough():
                 return result
             promoted.add(result.missing[0])
             order = _first(result.missing[0], order)

@@ -61,6 +61,7 @@ def cover_roles(problem: RoleProblem, limit: int, single: int | None = None) -> 
         if cells > limit:
             return None
         searches.append(search)
+    problem.common.work.filling(cells)
     found = [answer for search in searches if (answer := search.best()) is not None]
     return Cover(_seats(problem, min(found, key=lambda a: a.key).ways) if found else None)
 

@@ -10,6 +10,7 @@ from scheduler.core.fabric import BoolArray, Fabric, IntArray
 from scheduler.core.placement import Ask, NoRoom, Seats
 from scheduler.core.role_attempt import Attempt, RoleAsk, RoleProblem, member_fits
 from scheduler.core.role_cover import cover_roles
+from scheduler.core.work import Work
 
 __all__ = ["RoleAsk", "member_fits", "place_roles"]
 
@@ -21,6 +22,13 @@ AT_ONCE = 4_000_000
 
 BEFORE_NO = 8_000_000
 """Cells up to which all ways are looked at before a gang is told that there is none."""
+
+MOST_ROWS = 500_000
+"""Rows of `Work` after which no further attempt is made: 80 roles placed on 5,000 nodes, or 400
+inside one rack of these; less than half a second."""
+
+LEAST_ATTEMPTS = 16
+"""Roles that are placed in any case, however many nodes there are: all attempts at two roles."""
 
 Key = tuple[int, ...]
 
@@ -36,12 +44,14 @@ def place_roles(
     within: BoolArray | None = None,
     near: IntArray | None = None,
     accelerated: BoolArray | None = None,
+    work: Work | None = None,
 ) -> tuple[Seats, ...] | NoRoom:
     """Place all roles together, or say how many members would fit. One `Seats` per role, in order.
 
     `free` is int64 [n, R], `accelerators` are its columns that count accelerators; `accelerated`
     marks the nodes that have any (by default: free ones), where members without accelerators go
     last. The other options are those of `Ask`; `required` binds all roles to one common domain.
+    What is looked at is counted in `work`, and when that is over, no further attempt is made.
 
     Small gangs are placed exactly (`cover_roles`, up to AT_ONCE cells). In larger ones each role in
     turn, from the one with most accelerators per member, is placed exactly, close to those before
@@ -51,17 +61,21 @@ def place_roles(
     accelerators end up in several domains of a level (or nowhere), single domains are tried, the
     finest level first, at most 2 TRIES of a level. In every attempt that places everybody, each
     role is placed once more beside the others. The best by the objective of `place`, for all roles
-    together, is the answer. Where nothing was found, all ways are looked at after all, up to
-    BEFORE_NO cells: within that size no gang is told wrongly to wait. `benchmarks.roles` measures
-    what the attempts miss.
+    together, is the answer. After MOST_ROWS (or LEAST_ATTEMPTS roles) the best so far has to do.
+    Where nothing was found, all ways are looked at after all, up to BEFORE_NO cells: within that
+    size no gang is told wrongly to wait. `benchmarks.roles` measures what the attempts miss.
 
     Raises ValueError for no roles and for arrays of the wrong shape.
     Complexity: that of `cover_roles` with those limits, and len(roles) calls of `place` where the
-    first attempt is proven to be the closest; at worst (2 L TRIES + len(roles)) len(roles)**2.
+    first attempt is proven to be the closest; at worst (2 L TRIES + len(roles)) len(roles)**2, and
+    not many more than MOST_ROWS / nodes or LEAST_ATTEMPTS.
     """
     _check(fabric, roles, free)
-    common = Ask(1, free[:, 0], free[:, 0], 0, required, preferred, within, near, accelerated)
-    problem = RoleProblem(fabric, tuple(roles), free, tuple(accelerators), common)
+    work = Work() if work is None else work
+    options = required, preferred, within, near, accelerated, work
+    common = Ask(1, free[:, 0], free[:, 0], 0, *options)
+    until = work.rows + max(MOST_ROWS, LEAST_ATTEMPTS * fabric.nodes)
+    problem = RoleProblem(fabric, tuple(roles), free, tuple(accelerators), common, until)
     exact = cover_roles(problem, AT_ONCE)
     if exact is not None and exact.seats is not None:
         return exact.seats
@@ -83,10 +97,13 @@ def attempts(problem: RoleProblem) -> tuple[Seats, ...] | None:
 def _attempts(problem: RoleProblem, first: Attempt) -> list[Attempt]:
     largest_first, *others = problem.orders()
     tried = [first]
-    if not _proven(problem, first):
-        tried += [problem.attempt(order) for order in others]
-        tried += _single_domains(problem, first, largest_first)
-    return tried
+    if _proven(problem, first):
+        return tried
+    for order in others:
+        if problem.is_enough():
+            return tried
+        tried.append(problem.attempt(order))
+    return tried + _single_domains(problem, first, largest_first)
 
 
 def _best_inside(problem: RoleProblem, attempt: Attempt) -> tuple[Seats, ...] | None:
@@ -108,10 +125,21 @@ def _best_inside(problem: RoleProblem, attempt: Attempt) -> tuple[Seats, ...] | 
 
 def _best(problem: RoleProblem, tried: Sequence[Attempt]) -> tuple[Seats, ...] | None:
     placed = [attempt for attempt in tried if attempt.missing is None]
+    placed.sort(key=lambda attempt: key(problem, attempt.seats))
     if placed and len(tried) > 1:
-        placed += [problem.settled(attempt) for attempt in placed]
+        placed += _settled(problem, placed)
     best = min(placed, key=lambda attempt: key(problem, attempt.seats), default=None)
     return None if best is None else tuple(best.seats[role] for role in range(len(problem.roles)))
+
+
+def _settled(problem: RoleProblem, placed: Sequence[Attempt]) -> list[Attempt]:
+    """Each attempt with its roles placed once more, in the order given; at least the first."""
+    found = [problem.settled(placed[0])]
+    for attempt in placed[1:]:
+        if problem.is_enough():
+            break
+        found.append(problem.settled(attempt))
+    return found
 
 
 def _check(fabric: Fabric, roles: Sequence[RoleAsk], free: IntArray) -> None:
@@ -151,7 +179,10 @@ def _single_domains(problem: RoleProblem, first: Attempt, order: list[int]) -> l
     for level in range(problem.fabric.levels - 1, broadest - 1, -1):
         if first.missing is None and not _is_spread(problem, first, level):
             continue
-        tried += [problem.attempt(order, *areas) for areas in _areas(problem, level)]
+        for areas in _areas(problem, level):
+            if problem.is_enough():
+                return tried
+            tried.append(problem.attempt(order, *areas))
         if any(attempt.missing is None for attempt in tried):
             break
     return tried

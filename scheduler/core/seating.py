@@ -46,6 +46,8 @@ def seat(effort: Effort, pods: Sequence[Pod]) -> Plan | NoRoom:
         return NoRoom(0, None)
     outcome: Plan | NoRoom = NoRoom(0, None)
     for narrowed in effort.by_model():
+        if effort.state.work.is_over():
+            break
         outcome = _seat(narrowed, kinds, pods)
         if isinstance(outcome, Plan):
             break

@@ -22,7 +22,7 @@ def select(ground: Ground, level: int, fewest: int, positions: IntArray, need: i
         chosen = _cover_alike(ground, level, fewest, positions, units)
     else:
         items = _items(ground, level, ground.fabric.levels, positions, caps // unit)
-        chosen = cover(items, fewest, units)
+        chosen = cover(items, fewest, units, ground.work)
     return _largest_first(ground, level, positions, need) if chosen is None else positions[chosen]
 
 
@@ -46,7 +46,8 @@ def _cover_alike(
     domain = ground.fabric.paths[finest, positions]
     heads = np.flatnonzero(np.diff(domain, prepend=-1))
     sizes = np.diff(heads, append=domain.size)
-    chosen = cover(_items(ground, level, finest, positions[heads], sizes), fewest, nodes)
+    items = _items(ground, level, finest, positions[heads], sizes)
+    chosen = cover(items, fewest, nodes, ground.work)
     if chosen is None:
         return None
     return np.flatnonzero(np.isin(domain, domain[heads[chosen]]))[:nodes]

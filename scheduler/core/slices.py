@@ -66,7 +66,7 @@ class Coarse:
         tree = Fabric(np.ascontiguousarray(fabric.domains[:level, heads]))
         room = room.astype(np.int64)
         cost = ask.per_member * size
-        segments = Ask(1, room // size, free, cost, required=ask.required)
+        segments = Ask(1, room // size, free, cost, required=ask.required, work=ask.work)
         members = replace(ask, fits=fits)
         return cls(fabric, ids, members, size, tuple(finer), tree, room, segments)
 

@@ -10,6 +10,7 @@ import numpy as np
 from scheduler.core.fabric import BoolArray, IntArray
 from scheduler.core.knapsack import Items, cheapest_cover, work
 from scheduler.core.pricing import PriceTree, fewest_leaves, useful_leaves
+from scheduler.core.work import Work
 
 WORK_LIMIT = 500_000_000
 """Cells of one table (60 MB, a second or two) beyond which no exact answer is given."""
@@ -18,21 +19,22 @@ PRICED_FROM = 400_000
 """Cells from which on it pays to cut off items by prices first."""
 
 
-def cover(items: Items, fewest: int, need: int) -> IntArray | None:
-    """The same answer as `cheapest_cover`, or None where a table would exceed WORK_LIMIT.
+def cover(items: Items, fewest: int, need: int, counted: Work) -> IntArray | None:
+    """The same answer as `cheapest_cover`, or None where a table would exceed WORK_LIMIT, or what
+    `counted` has left.
 
     `fewest` new outermost domains are known to be used. Level by level, the fewest domains are
     found exactly, with whole domains as items; then every domain is cut off that no such choice
     can contain.
     """
     if len(items.paths) == 1 or work(items, need) < PRICED_FROM:
-        return cheapest_cover(items, need) if work(items, need) <= WORK_LIMIT else None
+        return cheapest_cover(items, need) if _may_fill(work(items, need), counted) else None
     alive = np.arange(items.caps.size)
     known = [fewest]
     for depth in range(1, len(items.paths)):
         last = depth == len(items.paths) - 1
         within = items.take(alive)
-        stage = _solve(within if last else _outline(within, depth), known, need)
+        stage = _solve(within if last else _outline(within, depth), known, need, counted)
         if stage is None:
             return None
         if last:
@@ -42,6 +44,14 @@ def cover(items: Items, fewest: int, need: int) -> IntArray | None:
             alive = alive[stage.useful[domain]]
             known.append(stage.leaves)
     return alive
+
+
+def _may_fill(cells: int, counted: Work) -> bool:
+    """Whether a table may be filled; if so, it is counted."""
+    if cells > WORK_LIMIT or not counted.allows(cells):
+        return False
+    counted.filling(cells)
+    return True
 
 
 def _outline(items: Items, depth: int) -> Items:
@@ -62,12 +72,12 @@ class _Stage:
     useful: BoolArray
 
 
-def _solve(items: Items, known: list[int], need: int) -> _Stage | None:
+def _solve(items: Items, known: list[int], need: int, counted: Work) -> _Stage | None:
     """Guess how many new leaves are needed, from a lower bound upwards, and solve what is left.
 
     An answer within the guess is proven: all choices as small are among the leaves it was found
     in. One above the guess is the next guess. Where a guess brings no more leaves in, the answer
-    stays the same. None: a table would exceed WORK_LIMIT.
+    stays the same. None: a table would be too large.
     """
     fewest, *inner = known
     group = np.zeros(items.caps.size, dtype=np.int64)
@@ -79,7 +89,7 @@ def _solve(items: Items, known: list[int], need: int) -> _Stage | None:
         useful = useful_leaves(tree, bound, inner, guess, need)
         if guess > limit or (useful != tried).any():
             tried, limit = useful, 2 * guess
-            if int(useful.sum()) * len(items.paths) * (need + 1) > WORK_LIMIT:
+            if not _may_fill(int(useful.sum()) * len(items.paths) * (need + 1), counted):
                 return None
             found = _best_of(items, useful, need, [*known, limit])
         if found is not None and found.leaves <= guess:

@@ -13,6 +13,7 @@ from scheduler.core.cliques import Cliques
 from scheduler.core.gang import Gang, Refusal
 from scheduler.core.messages import Effect, Reply
 from scheduler.core.topology import Topology
+from scheduler.core.work import Work
 from scheduler.model import AntiTerm, Chart, GangKey, Group, GroupKey, Node, Pod, PodRef, Start
 from scheduler.settings import Settings
 
@@ -158,6 +159,8 @@ class State:
     """Reservations that ran out, ever."""
     plans: int = 0
     """Placements that were computed, ever."""
+    work: Work = field(default_factory=Work)
+    """What they have looked at."""
     timers: list[tuple[float, int, GangKey]] = field(default_factory=list)
     due: dict[GangKey, float] = field(default_factory=dict)
     timer_id: int = 0

@@ -49,6 +49,7 @@ def _place(
         within=effort.within,
         near=effort.near,
         accelerated=accelerated(state, frame),
+        work=state.work,
     )
 
 

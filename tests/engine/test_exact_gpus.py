@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler import decode
@@ -136,6 +136,11 @@ def test_what_a_pod_s_owner_makes_of_its_hint_later_gives_nobody_other_gpus() ->
         first = asking("x/a", node="n1", annotations=told([0, 1]))
         changed = asking("x/a", node="n1", annotations=told(forged))
         assert visible(agent(), first, changed, asking("t/b")) == {"b": "GPU-c,GPU-d"}
+
+
+def test_what_it_was_told_to_take_counts_whatever_the_agent_says_of_it() -> None:
+    first = asking("x/a", node="n1", uid="u-a", annotations=told([0, 1]))
+    assert visible(agent({"u-a": [2, 3]}), first, asking("t/b")) == {"b": "GPU-c,GPU-d"}
 
 
 def test_those_who_leave_the_choice_to_the_kubelet_choose_last() -> None:
@@ -267,6 +272,7 @@ pods = st.tuples(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(nodes | pods, max_size=14))
 def test_no_pod_that_asks_for_its_gpus_is_ever_bound_without_or_with_another_s(
     story: list[Any],

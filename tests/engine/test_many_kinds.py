@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler import decode
-from scheduler.core import engine, fit, seating
+from scheduler.core import asking, engine, fit, seating
 from scheduler.core.messages import NodeSeen, Synced
 from scheduler.model import Pod
 from scheduler.settings import Settings
@@ -44,7 +44,7 @@ def test_more_kinds_than_can_be_told_apart_are_refused() -> None:
 
 
 def test_a_question_about_too_many_gangs_is_refused() -> None:
-    pods = [decode.pod(pod(f"t/s-{at}", gpu=1)) for at in range(fit.MOST_GANGS + 1)]
+    pods = [decode.pod(pod(f"t/s-{at}", gpu=1)) for at in range(asking.MOST_GANGS + 1)]
     assert "more than" in fit.would_fit(cluster(), pods)["reason"]
 
 
