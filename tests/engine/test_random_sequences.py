@@ -42,7 +42,7 @@ def test_sequences_that_once_failed_do_so_no_more(seed: int) -> None:
     assert error is None, sequences.explain(seed, kit, operations, error)
 
 
-@pytest.mark.parametrize("seed", [2561, 2665, 2706])
+@pytest.mark.parametrize("seed", [2561, 2665, 2706, 2791])
 def test_calm_sequences_that_once_failed_do_so_no_more(seed: int) -> None:
     kit = kits.make(seed, calm=True)
     operations = sequences.draw(seed, weights=sequences.CALM)
