@@ -31,10 +31,17 @@ from scheduler.model import Pod
 from scheduler.service import Service
 from scheduler.service.access import Access
 from scheduler.service.answers import BROKEN, hold
+from scheduler.service.patience import Patience
 
 INLINE_BYTES = 1 << 18
 """Bodies up to this size, such as 5,000 names, are answered in the event loop; whole nodes or
 victims would block it for long."""
+
+LOOK_S = 0.02
+"""Seconds between two looks for an answer that is about to change."""
+
+MOST_LOOKS = 25
+"""Looks for one request: half a second, a tenth of what the scheduler waits."""
 
 THREADS = 32
 """Requests that may wait for the engine at once, each for at most two seconds."""
@@ -76,9 +83,10 @@ class Verbs:
     def __init__(self, service: Service, body_limit: int) -> None:
         self._service = service
         self._limit = body_limit
+        self._patience = Patience()
         self._threads: Executor = ThreadPoolExecutor(THREADS, thread_name_prefix="muster-verb")
         self.answers: dict[str, Answer] = {
-            "filter": partial(self._quick, self._filter),
+            "filter": self._filter,
             "prioritize": partial(self._quick, self._prioritize),
             "preempt": partial(self._quick, self._preempt),
             "bind": self._bind,
@@ -117,13 +125,25 @@ class Verbs:
         """Make a call here and now if it is quick, else in a thread."""
         if small and not self._service.busy:
             return call(*arguments)
+        return await self._aside(call, *arguments)
+
+    async def _aside(self, call: Callable[..., R], *arguments: object) -> R:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, call, *arguments)
 
-    def _filter(self, body: bytes) -> bytes:
-        offer = wire.read_offer(body)
-        reply = self._service.filter(offer.ref, offer.names, partial(_pod, offer.pod))
-        return wire.write_filter(offer, reply)
+    async def _filter(self, body: bytes) -> bytes:
+        """Answers that are about to change are waited for, as far as patience goes."""
+        small = len(body) <= INLINE_BYTES
+        offer = wire.read_offer(body) if small else await self._aside(wire.read_offer, body)
+        ask = partial(self._service.filter, offer.ref, offer.names, partial(_pod, offer.pod))
+        reply = await self._soon(small, ask)
+        for _ in range(MOST_LOOKS):
+            if not (reply.unsettled and self._patience.take(LOOK_S)):
+                break
+            await asyncio.sleep(LOOK_S)
+            reply = await self._soon(small, ask)
+        write = partial(wire.write_filter, offer, reply)
+        return write() if small else await self._aside(write)
 
     def _prioritize(self, body: bytes) -> bytes:
         offer = wire.read_offer(body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from scheduler.core import booking, gates, probing, starting
 from scheduler.core.gang import Gang, Reason, Stage
@@ -26,6 +27,9 @@ from scheduler.model import GangKey, Pod, PodRef, Resources, Start
 
 HOLD_KEY = "muster"
 """The one made-up node name that carries the reason for all nodes."""
+
+ARRIVING_S = 0.1
+"""Pods that come no further apart than this, in seconds, are still being made one by one."""
 
 TOLD_FOR_S = 60.0
 """Seconds that a hold's text stays as it is: each change of it wakes the pod."""
@@ -51,12 +55,13 @@ def on_filter(turn: Turn, call: Filter) -> FilterReply:
         return _unresolvable("Muster is starting and does not know the cluster yet")
     gang = state.gangs.get(key)
     if gang is None or pod.uid not in state.pods:
-        return _unresolvable(f"pod {call.ref} is too new: Muster's watch has not shown it yet")
+        text = f"pod {call.ref} is too new: Muster's watch has not shown it yet"
+        return _unresolvable(text, unsettled=True)
     return _member(turn, gang, pod, call.names)
 
 
-def _unresolvable(reason: str) -> FilterReply:
-    return FilterReply((), {}, {HOLD_KEY: bounded(reason)})
+def _unresolvable(reason: str, *, unsettled: bool = False) -> FilterReply:
+    return FilterReply((), {}, {HOLD_KEY: bounded(reason)}, unsettled)
 
 
 def _plain(state: State, pod: Pod, names: Sequence[str]) -> FilterReply:
@@ -112,7 +117,7 @@ def _member(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterRep
     if not where:
         return _hold(turn, gang, pod, names)
     if where in names:
-        return FilterReply((where,), {}, {})
+        return FilterReply((where,), {}, {}, unsettled=_is_being_bound(turn.state, gang))
     reason = f"gang {gang.key}: this pod has its place on {where}"
     return FilterReply((), dict.fromkeys(names, reason), {})
 
@@ -123,9 +128,20 @@ def _hold(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterReply
     reason, text = _told(turn, gang)
     stage = gang.stage
     if stage in (Stage.FORMING, Stage.INVALID) or reason in _PERMANENT:
-        return _unresolvable(text)
+        return _unresolvable(text, unsettled=_is_arriving(turn, gang))
     unknown = {name: f"node {name} is not known" for name in names if not turn.state.node(name)}
     return FilterReply((), {**dict.fromkeys(names, text), **unknown}, {})
+
+
+def _is_arriving(turn: Turn, gang: Gang) -> bool:
+    """Whether the gang's other members are being made just now."""
+    formed = gang.life is None or gang.life.reason is not Reason.TOO_FEW
+    return not formed and turn.now - gang.joined_at < ARRIVING_S
+
+
+def _is_being_bound(state: State, gang: Gang) -> bool:
+    """Whether Muster is at binding the gang's members: the scheduler could only get in the way."""
+    return any(uid in state.binding for uid in islice(gang.reserved, 1))
 
 
 def _told(turn: Turn, gang: Gang) -> tuple[Reason, str]:

@@ -183,6 +183,8 @@ class Gang:
     """(kind, name) of each top owner -> the uid that is current."""
     latest: float = 0.0
     """Latest creation of a member, seconds since the epoch."""
+    joined_at: float = float("-inf")
+    """Engine time at which a pod joined last."""
     reserved: dict[str, None] = field(default_factory=dict)
     """Uids of members with an unbound reservation."""
     deadline: float = 0.0

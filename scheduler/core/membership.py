@@ -19,6 +19,8 @@ def move(turn: Turn, pod: Pod, key: GangKey | None, before: Pod | None = None) -
         strike(turn, before or pod, keep_empty=was == key)
     if key is not None:
         _join(turn, pod, key)
+        if was != key:
+            state.gangs[key].joined_at = turn.now
 
 
 def _join(turn: Turn, pod: Pod, key: GangKey) -> None:

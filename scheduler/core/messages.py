@@ -164,6 +164,8 @@ class FilterReply:
     """Node name -> reason; preemption may help."""
     unresolvable: Mapping[str, str]
     """Node name (or the one made-up key ``muster``) -> reason; preemption does not help."""
+    unsettled: bool = False
+    """Whether the answer will most likely be another in a moment, so that who can wait should."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from service.scripted import (
 )
 
 from scheduler.api import ServerThread, create_app, wire
+from scheduler.api.app import MOST_LOOKS
 from scheduler.api.server import ServerError
 from scheduler.core.messages import (
     BindCall,
@@ -130,6 +131,25 @@ class TestVerbs:
         asked = site.engine.events[-1]
         assert isinstance(asked, Filter)
         assert (asked.ref, list(asked.names)) == (ref("a-0"), ["n1", "n2"])
+
+    def test_an_answer_that_is_about_to_change_is_waited_for(self, site: Site) -> None:
+        asked = iter(range(100))
+
+        def twice_unsettled(event: Filter) -> Taken:
+            if next(asked) < 2:
+                return Taken(FilterReply([], {}, {"muster": "1 of 2 pods exist"}, unsettled=True))
+            return Taken(FilterReply(["n2"], {}, {}))
+
+        site.engine.on(Filter, twice_unsettled)
+        assert site.post("/filter", args(pod("a-0"), "n1", "n2"))["NodeNames"] == ["n2"]
+        assert next(asked) == 3
+
+    def test_one_that_does_not_change_is_given_in_the_end(self, site: Site) -> None:
+        hold = {"muster": "1 of 2 pods exist"}
+        site.engine.on(Filter, lambda event: Taken(FilterReply([], {}, hold, unsettled=True)))
+        got = site.post("/filter", args(pod("a-0"), "n1", "n2"))
+        assert got["FailedAndUnresolvableNodes"] == hold
+        assert len(site.engine.events) == 1 + MOST_LOOKS
 
     def test_prioritize(self, site: Site) -> None:
         got = site.post("/prioritize", args(pod("a-0"), "n1", "n2"))
