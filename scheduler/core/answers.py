@@ -28,7 +28,7 @@ from scheduler.model import GangKey, Pod, PodRef, Resources, Start
 HOLD_KEY = "muster"
 """The one made-up node name that carries the reason for all nodes."""
 
-ARRIVING_S = 0.1
+ARRIVING_S = 0.3
 """Pods that come no further apart than this, in seconds, are still being made one by one."""
 
 TOLD_FOR_S = 60.0
@@ -116,10 +116,11 @@ def _member(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterRep
         probing.called(turn, gang, reservation, names)
     if not where:
         return _hold(turn, gang, pod, names)
+    unsettled = _is_being_bound(turn.state, gang)
     if where in names:
-        return FilterReply((where,), {}, {}, unsettled=_is_being_bound(turn.state, gang))
+        return FilterReply((where,), {}, {}, unsettled)
     reason = f"gang {gang.key}: this pod has its place on {where}"
-    return FilterReply((), dict.fromkeys(names, reason), {})
+    return FilterReply((), dict.fromkeys(names, reason), {}, unsettled)
 
 
 def _hold(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterReply:

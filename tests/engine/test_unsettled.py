@@ -45,11 +45,11 @@ class World:
     def lands(self) -> None:
         self.step(EffectDone(self.binds.pop(0).id, Outcome.OK))
 
-    def ask(self, number: int) -> FilterReply:
+    def ask(self, number: int, *names: str) -> FilterReply:
         seen = self.state.by_name.get(("t", f"a-{number}"), "unseen")
         ref = PodRef("t", f"a-{number}", seen)
         other = decode.pod(pod(f"t/a-{number}", gang="a", min=2, uid=seen))
-        reply = self.step(Filter(ref, ["n1"], other)).reply
+        reply = self.step(Filter(ref, names or ["n1"], other)).reply
         assert isinstance(reply, FilterReply)
         return reply
 
@@ -95,6 +95,17 @@ def test_until_all_members_are_bound() -> None:
     assert [world.ask(number).unsettled for number in (0, 1)] == [True, True]
     world.lands()
     assert [world.ask(number).unsettled for number in (0, 1)] == [False, False]
+
+
+def test_also_where_the_scheduler_offers_other_nodes() -> None:
+    world = World()
+    world.step(NodeSeen(decode.node(node("n2", gpu=1))))
+    world.member(0, of=2, gpu=4)
+    world.member(1, of=2, gpu=4)
+    assert (world.ask(0, "n2").nodes, world.ask(0, "n2").unsettled) == ((), True)
+    world.lands()
+    world.lands()
+    assert not world.ask(0, "n2").unsettled
 
 
 def test_until_the_watch_has_shown_the_pod() -> None:
