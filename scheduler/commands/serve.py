@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -17,9 +16,6 @@ from scheduler.errors import SettingsError
 if TYPE_CHECKING:
     from scheduler.api import Address, TlsFiles, TlsFront
     from scheduler.settings import Settings
-
-SWITCH_S = 0.001
-"""A request waits that long at most for a thread that computes; Python's default is 5 ms."""
 
 BAD_ADDRESS = 2
 """Exit status where it cannot listen: --host or --port has to be another."""
@@ -120,7 +116,6 @@ def serve(
     files = _tls_files(tls_cert, tls_key, tls_client_ca)
     settings = read_settings(config, scheduler_name or ())
     set_up(log_level, log_format)
-    sys.setswitchinterval(SWITCH_S)
     address = Address(host, port)
     views = Address(views_host, views_port) if views_host else None
     if authenticate_views and views is None:
