@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
+
+# How long an example takes says more of the machine than of the code.
+hypothesis.settings.register_profile("muster")
+hypothesis.settings.load_profile("muster")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

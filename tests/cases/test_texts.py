@@ -174,7 +174,7 @@ def said_of(sizes: Sizes) -> list[str]:
 SOME = st.sampled_from([1, 2, 16])
 
 
-@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@settings(max_examples=60, derandomize=True, database=None)
 @given(
     st.builds(
         Sizes,

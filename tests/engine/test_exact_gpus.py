@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler import decode
@@ -272,7 +272,6 @@ pods = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(nodes | pods, max_size=14))
 def test_no_pod_that_asks_for_its_gpus_is_ever_bound_without_or_with_another_s(
     story: list[Any],

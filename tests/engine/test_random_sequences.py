@@ -69,7 +69,7 @@ DRAWN = st.builds(
 )
 
 
-@settings(max_examples=max(25, RUNS // 5), derandomize=True, deadline=None, database=None)
+@settings(max_examples=max(25, RUNS // 5), derandomize=True, database=None)
 @given(seed=st.integers(0, 2**16), operations=st.lists(DRAWN, max_size=60))
 def test_invariants_hold_in_sequences_that_can_be_shrunk(seed: int, operations: list[Op]) -> None:
     sequences.run(kits.make(seed), operations)

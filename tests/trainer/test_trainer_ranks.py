@@ -150,7 +150,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[int], list[Hint]]:
 
 class TestProperties:
     @given(worlds())
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     def test_whole_nodes_are_permuted(self, world: tuple[list[int], list[Hint]]) -> None:
         sizes, hints = world
         order = arrange(cards(sizes, hints))
@@ -162,7 +162,7 @@ class TestProperties:
             first += size
 
     @given(worlds())
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     def test_each_domain_is_entered_once(self, world: tuple[list[int], list[Hint]]) -> None:
         """So a ring over the nodes crosses the fewest borders there can be."""
         sizes, hints = world
@@ -173,7 +173,7 @@ class TestProperties:
             assert borders == len({tuple(domain) for domain in domains}) - 1
 
     @given(worlds(), st.randoms())
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     def test_the_order_of_arrival_does_not_matter(
         self, world: tuple[list[int], list[Hint]], rng: random.Random
     ) -> None:
@@ -184,7 +184,7 @@ class TestProperties:
         assert arrange(shuffled) == arrange(found)
 
     @given(worlds())
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     def test_sorting_by_path_groups_domains_as_the_ranks_do(
         self, world: tuple[list[int], list[Hint]]
     ) -> None:
@@ -197,7 +197,7 @@ class TestProperties:
         ]
 
     @given(worlds())
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     def test_cards_and_orders_survive_the_store(self, world: tuple[list[int], list[Hint]]) -> None:
         found = cards(*world)
         assert [decode_card(card.encode()) for card in found] == found

@@ -105,7 +105,7 @@ entries = st.fixed_dictionaries(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(entries | json_values, max_size=4) | json_values)
 def test_entries_that_are_not_understood_are_passed_over(root: Root, found: object) -> None:
     good = held("good", GPU, ["GPU-a"])

@@ -254,7 +254,6 @@ def shown(draw: st.DrawFn) -> Shown:
     )
 
 
-@settings(deadline=None)
 @given(
     shown(),
     st.sampled_from([tables.with_tabs, tables.with_spaces, tables.glued, tables.underlined]),
@@ -274,7 +273,7 @@ def test_what_is_printed_is_read(shown: Shown, render: object) -> None:
         assert table.numa == tuple(map(int, shown.numa))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(shown(), st.data())
 def test_a_damaged_table_raises_nothing(shown: Shown, data: st.DataObject) -> None:
     text = tables.with_tabs(shown)
@@ -299,7 +298,7 @@ PIECES += ["=== Link Type between two GPUs ===", "GPU[0]: (Topology) Numa Node: 
 pieces = st.sampled_from(PIECES)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(pieces, max_size=60).map("".join) | st.text())
 def test_garbage_raises_nothing(text: str) -> None:
     table = parse(text)

@@ -305,7 +305,7 @@ def oracle_expression(one: Requirement, found: Mapping[str, str]) -> bool:
     return numbers[0] > numbers[1] if one.operator == "Gt" else numbers[0] < numbers[1]
 
 
-@settings(deadline=None, max_examples=1000)
+@settings(max_examples=1000)
 @given(wishes, nodes)
 def test_the_verdict_agrees_with_the_oracle(wish: Constraints, node: Node) -> None:
     assert (verdict(wish, node) == "") == oracle(wish, node)
@@ -356,7 +356,6 @@ host_ports = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(host_ports, max_size=4), st.lists(host_ports, max_size=4))
 def test_sets_clash_exactly_if_some_pair_does(a: list[HostPort], b: list[HostPort]) -> None:
     def pair(x: HostPort, y: HostPort) -> bool:

@@ -226,7 +226,6 @@ def test_amounts_are_printed_as_kubernetes_prints_them(
 resources = st.sampled_from(["cpu", "memory", "ephemeral-storage", "hugepages-1Gi", GPU, "pods"])
 
 
-@settings(deadline=None)
 @given(resources, st.integers(0, 2**80))
 def test_a_printed_amount_reads_back_as_itself(resource: str, value: int) -> None:
     text = quantity.format(resource, value)
@@ -241,7 +240,6 @@ SUFFIXES = {
 }
 
 
-@settings(deadline=None)
 @given(st.decimals(0, 10**9, places=4), st.sampled_from(sorted(SUFFIXES)))
 def test_every_suffix_scales(number: object, suffix: str) -> None:
     parsed = quantity.parse(f"{number}{suffix}")
@@ -260,7 +258,7 @@ anything = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(anything, resources)
 def test_whatever_comes_is_a_number_or_a_fault(text: object, resource: str) -> None:
     parsed = quantity.parse(text)

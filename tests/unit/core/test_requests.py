@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.requests import InitContainer, PodLevel, total
@@ -93,7 +93,6 @@ def peak_by_simulation(
     return max(peak, running)
 
 
-@settings(deadline=None)
 @given(st.lists(amounts, max_size=4), st.lists(init_containers, max_size=5))
 def test_the_total_is_the_most_that_ever_runs_at_once(
     apps: list[dict[str, int]], inits: list[InitContainer]

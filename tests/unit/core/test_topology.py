@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.presets import PRESETS, ZONE
@@ -75,7 +75,6 @@ def test_no_levels_and_no_nodes_are_fine() -> None:
     assert empty.paths == ((), ())
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from([f"n{at}" for at in range(8)]),

@@ -17,7 +17,7 @@ from scheduler.errors import DecodeError
 from scheduler.model import Node, Pod
 from tests import builders
 
-SLOW = settings(deadline=None, max_examples=400)
+SLOW = settings(max_examples=400)
 
 scalars = st.one_of(
     st.none(),

@@ -185,7 +185,7 @@ def test_an_object_of_another_shape_is_read_as_a_whole(obj: Any) -> None:
 PLACES = paths(rich_pod())
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.data())
 def test_reading_again_is_reading(data: st.DataObject) -> None:
     """Any edits of any fields, one after the other: both readings are equal after each."""

@@ -82,7 +82,7 @@ def by_definition(matrix: Matrix, free: Gpus, count: int) -> tuple[Gpus, int, in
     return best, link_score(matrix, best), best_cut(matrix, _without(free, best), count)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(matrices(), st.data())
 def test_the_choice_is_the_best_by_definition(matrix: Matrix, data: st.DataObject) -> None:
     free = data.draw(st.sets(st.integers(0, matrix.gpus - 1), min_size=1))
@@ -96,7 +96,7 @@ def test_the_choice_is_the_best_by_definition(matrix: Matrix, data: st.DataObjec
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(matrices(most=9), st.integers(1, 4))
 def test_partitions_of_larger_nodes(matrix: Matrix, size: int) -> None:
     everything = tuple(range(matrix.gpus))
@@ -106,7 +106,7 @@ def test_partitions_of_larger_nodes(matrix: Matrix, size: int) -> None:
     assert found == best_cut(matrix, everything, size)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(matrices(), st.data())
 def test_choosing_does_not_depend_on_the_order_of_what_is_free(
     matrix: Matrix, data: st.DataObject
@@ -116,7 +116,7 @@ def test_choosing_does_not_depend_on_the_order_of_what_is_free(
     assert choose(matrix, free, 1) == choose(matrix, sorted(free), 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(matrices(), st.data())
 def test_growing_finds_a_set_of_the_right_size_and_score(
     matrix: Matrix, data: st.DataObject

@@ -284,7 +284,7 @@ def test_a_bad_annotation_of_a_group_is_its_fault() -> None:
     assert group.options == Options(min_available=3)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.dictionaries(
         st.sampled_from(

@@ -161,7 +161,7 @@ RICH = [
 ]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.data())
 def test_whatever_an_object_holds_it_is_read_and_harms_nothing(data: st.DataObject) -> None:
     obj = data.draw(st.sampled_from(RICH))

@@ -25,7 +25,6 @@ from scheduler.core.placement import Ask, Fabric, NoRoom, Seats, place
 
 thorough = settings(
     max_examples=300,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
@@ -60,7 +59,7 @@ def test_no_way_to_place_the_members_is_better(way: str, data: st.DataObject) ->
     event("placed" if check(fabric, data.draw(asks(fabric))) else "no room")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_of_all_ways_with_as_few_domains_the_one_that_breaks_up_least_is_chosen(
     data: st.DataObject,

@@ -22,7 +22,7 @@ def tree_of(fabric: Fabric) -> nx.DiGraph:
     return graph
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(fabrics(max_nodes=12))
 def test_domains_and_nodes_form_a_tree(fabric: Fabric) -> None:
     graph = tree_of(fabric)
@@ -32,7 +32,7 @@ def test_domains_and_nodes_form_a_tree(fabric: Fabric) -> None:
     assert nx.dag_longest_path_length(graph) == fabric.levels + 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(fabrics(max_nodes=12))
 def test_positions_follow_the_paths_and_numbers_follow_the_positions(fabric: Fabric) -> None:
     assert fabric.order.tolist() == topology_order(fabric)
@@ -44,7 +44,7 @@ def test_positions_follow_the_paths_and_numbers_follow_the_positions(fabric: Fab
             assert names[firsts[number]] == names[position]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_renaming_nodes_changes_names_but_not_how_close_the_members_are(
     data: st.DataObject,

@@ -14,9 +14,7 @@ from scheduler.core import covering, knapsack, staged
 from scheduler.core.knapsack import Items, cheapest_cover
 from scheduler.core.placement import Ask, Fabric, NoRoom, Seats, place
 
-thorough = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+thorough = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def whole_table(fabric: Fabric, ask: Ask) -> list[int]:

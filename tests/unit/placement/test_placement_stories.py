@@ -88,7 +88,7 @@ def test_room_to_spare_stays_on_the_last_of_equal_nodes() -> None:
     assert seats(NO_TOPOLOGY, ask_for(10, [4, 4, 4])) == {0: 4, 1: 4, 2: 2}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_all_nodes_but_one_are_filled(data: st.DataObject) -> None:
     fabric = data.draw(fabrics())
@@ -218,7 +218,7 @@ def test_accelerators_are_spared_before_labels_are_minded() -> None:
 # ── Same question, same answer ────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_the_same_question_gets_the_same_answer(data: st.DataObject) -> None:
     fabric = data.draw(fabrics())

@@ -59,7 +59,7 @@ def workloads(draw: st.DrawFn) -> list[Gang]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(gangs=workloads())
 def test_no_policy_loses_or_overbooks_a_gpu(policy: str, gangs: list[Gang]) -> None:
     # The books raise where a pod lands on a node without room, or twice.
@@ -74,7 +74,7 @@ def test_no_policy_loses_or_overbooks_a_gpu(policy: str, gangs: list[Gang]) -> N
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(arrivals=st.lists(st.integers(0, 500), min_size=1, max_size=8))
 def test_gangs_that_need_everything_run_one_after_the_other(
     policy: str, arrivals: list[int]

@@ -124,7 +124,7 @@ def test_what_arrives_makes_up_the_load(pods: list[Share], load: float, seed: in
 
 
 @pytest.mark.parametrize("policy", filling.POLICIES)
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(pods=st.lists(shares, min_size=1, max_size=40), seed=st.integers(0, 99))
 def test_no_policy_overbooks_a_device_or_turns_away_who_fits(
     policy: str, pods: list[Share], seed: int
@@ -230,7 +230,7 @@ def test_rare_kinds_are_not_looked_at() -> None:
     assert (kinds.count.tolist(), kinds.total) == ([90, 6], 96)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(shares, min_size=2, max_size=25), st.integers(0, 99))
 def test_costs_that_are_kept_are_those_computed_anew(pods: list[Share], seed: int) -> None:
     if not any(pod.gpus for pod in pods):
