@@ -43,6 +43,10 @@ LOOK_S = 0.02
 MOST_LOOKS = 25
 """Looks for one request: half a second, a tenth of what the scheduler waits."""
 
+MOST_WAIT_S = MOST_LOOKS * LOOK_S
+"""Seconds after which no look is begun any more: each may have to wait for the engine as well, and
+a scheduler that gives up a call goes on without the gang check."""
+
 THREADS = 32
 """Requests that may wait for the engine at once, each for at most two seconds."""
 
@@ -54,12 +58,16 @@ log = logging.getLogger(__name__)
 
 
 def create_app(
-    service: Service, *, body_limit: int = BODY_LIMIT, access: Access | None = None
+    service: Service,
+    *,
+    body_limit: int = BODY_LIMIT,
+    access: Access | None = None,
+    patience: Patience | None = None,
 ) -> FastAPI:
     """The application around a service. ``body_limit`` is in bytes.
 
     ``access`` says who may see what on an address for views alone; on the scheduler's own address
-    nobody is asked.
+    nobody is asked. ``patience`` bounds how long answers are held back.
     """
     app = FastAPI(
         title="Muster",
@@ -68,7 +76,7 @@ def create_app(
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    verbs = Verbs(service, body_limit)
+    verbs = Verbs(service, body_limit, patience or Patience())
     for name, answer in verbs.answers.items():
         app.add_route(f"/{name}", partial(verbs.handle, name, answer), methods=["POST"])
     views.add(app, service)
@@ -80,10 +88,10 @@ def create_app(
 class Verbs:
     """The four verbs. None ever answers 5xx: the scheduler would skip the gang check."""
 
-    def __init__(self, service: Service, body_limit: int) -> None:
+    def __init__(self, service: Service, body_limit: int, patience: Patience) -> None:
         self._service = service
         self._limit = body_limit
-        self._patience = Patience()
+        self._patience = patience
         self._threads: Executor = ThreadPoolExecutor(THREADS, thread_name_prefix="muster-verb")
         self.answers: dict[str, Answer] = {
             "filter": self._filter,
@@ -136,14 +144,24 @@ class Verbs:
         small = len(body) <= INLINE_BYTES
         offer = wire.read_offer(body) if small else await self._aside(wire.read_offer, body)
         ask = partial(self._service.filter, offer.ref, offer.names, partial(_pod, offer.pod))
-        reply = await self._soon(small, ask)
-        for _ in range(MOST_LOOKS):
-            if not (reply.unsettled and self._patience.take(LOOK_S)):
-                break
-            await asyncio.sleep(LOOK_S)
-            reply = await self._soon(small, ask)
+        reply = await self._settled(partial(self._soon, small, ask))
         write = partial(wire.write_filter, offer, reply)
         return write() if small else await self._aside(write)
+
+    async def _settled(self, ask: Callable[[], Awaitable[FilterReply]]) -> FilterReply:
+        """The last answer of several, each of which is as new as its look."""
+        now = self._patience.clock
+        began = now()
+        reply = await ask()
+        for _ in range(MOST_LOOKS):
+            looked = now()
+            late = looked - began >= MOST_WAIT_S
+            if late or not reply.unsettled or not self._patience.take(LOOK_S):
+                break
+            await asyncio.sleep(LOOK_S)
+            reply = await ask()
+            self._patience.spend(now() - looked - LOOK_S)
+        return reply
 
     def _prioritize(self, body: bytes) -> bytes:
         offer = wire.read_offer(body)

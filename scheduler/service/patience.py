@@ -27,7 +27,8 @@ class Patience:
         share: float = SHARE,
         most_s: float = MOST_S,
     ) -> None:
-        self._clock = clock
+        self.clock = clock
+        """Seconds. Where they jump back, that time is not counted at all."""
         self._share = share
         self._most_s = most_s
         self._left_s = most_s
@@ -35,10 +36,18 @@ class Patience:
 
     def take(self, seconds: float) -> bool:
         """Whether an answer may be held back so long now; if so, that is used up."""
-        now = self._clock()
-        self._left_s = min(self._most_s, self._left_s + (now - self._at) * self._share)
+        now = self.clock()
+        passed = max(0.0, now - self._at)
+        self._left_s = min(self._most_s, self._left_s + passed * self._share)
         self._at = now
         if self._left_s < seconds:
             return False
         self._left_s -= seconds
         return True
+
+    def spend(self, seconds: float) -> None:
+        """Use up what an answer was held back longer than it was taken for.
+
+        What is owed is paid back before anything is taken again, so the share holds all the same.
+        """
+        self._left_s -= max(0.0, seconds)

@@ -42,6 +42,28 @@ def test_it_is_not_saved_up_for_ever() -> None:
     assert not patience.take(0.02)
 
 
+def test_a_clock_that_jumps_back_costs_nothing_that_was_saved() -> None:
+    clock = Clock()
+    patience = Patience(clock)
+    clock.now -= 1e6
+    assert patience.take(MOST_S)
+    assert not patience.take(0.02)
+    clock.now += 1.01 * 0.02 / SHARE
+    assert patience.take(0.02)
+
+
+def test_what_took_longer_is_paid_back_first() -> None:
+    clock = Clock()
+    patience = Patience(clock)
+    assert patience.take(0.02)
+    patience.spend(MOST_S)
+    patience.spend(-5.0)
+    clock.now += 0.5 * 0.02 / SHARE
+    assert not patience.take(0.02)
+    clock.now += 1.6 * 0.02 / SHARE
+    assert patience.take(0.02)
+
+
 @given(st.lists(st.tuples(st.floats(0, 3), st.floats(0, 1)), max_size=60))
 def test_never_more_than_its_share(story: list[tuple[float, float]]) -> None:
     clock = Clock()
