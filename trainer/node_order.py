@@ -49,8 +49,11 @@ def decode_card(text: str) -> PodCard:
         raw: dict[str, Any] = json.loads(text)
         hint = raw.pop("hint")
         card = PodCard(**raw, hint=parse(hint) if hint else None)
-        if not 0 <= card.rank < card.size or not isinstance(card.address, str):
+        numbers = type(card.rank) is int and type(card.size) is int
+        if not numbers or not 0 <= card.rank < card.size:
             raise ValueError(f"rank {card.rank} of {card.size}")
+        if not isinstance(card.address, str) or not isinstance(card.host, str):
+            raise ValueError("host and address have to be texts")
         checked_port(str(card.port), "port")
     except (ValueError, TypeError, KeyError, AttributeError, TrainerError, RecursionError) as error:
         raise RendezvousError(f"a pod's card cannot be read ({error}): {text[:80]!r}") from error

@@ -12,11 +12,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import socket
-import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from trainer.errors import RendezvousError
+from trainer.listening import Listener
 
 log = logging.getLogger("muster.ports")
 
@@ -68,23 +69,27 @@ class Beacon:
     def __init__(self, gang: str) -> None:
         """Raises RendezvousError where none of the gang's candidates is free."""
         self._words = GREETING.format(gang=gang).encode()
-        self.store_port, self._server = _claim(candidates(gang))
-        threading.Thread(target=self._serve, daemon=True).start()
+        self.store_port, self._listener = self._claim(candidates(gang))
 
     def close(self) -> None:
-        self._server.close()
+        self._listener.close()
 
-    def _serve(self) -> None:
-        while True:
+    def _claim(self, row: tuple[int, ...]) -> tuple[int, Listener]:
+        for port in row:
+            if not is_free(port):
+                log.warning("port %d is taken; trying the gang's next one", port)
+                continue
             try:
-                visitor, _ = self._server.accept()
+                return port, Listener(port + 1, self._greet)
             except OSError:
-                return
-            with visitor:
-                try:
-                    visitor.sendall(self._words)
-                except OSError:
-                    continue
+                continue
+        raise RendezvousError(
+            f"none of the gang's {len(row)} ports from {row[0]} on is free; set MASTER_PORT"
+        )
+
+    def _greet(self, visitor: socket.socket) -> None:
+        with visitor, suppress(OSError):
+            visitor.sendall(self._words)
 
 
 def find(gang: str, host: str, seconds: float, sleep: Callable[[float], None] = time.sleep) -> int:
@@ -104,20 +109,6 @@ def find(gang: str, host: str, seconds: float, sleep: Callable[[float], None] = 
                 "give all pods one port with MASTER_PORT"
             )
         sleep(0.2)
-
-
-def _claim(row: tuple[int, ...]) -> tuple[int, socket.socket]:
-    for port in row:
-        if not is_free(port):
-            log.warning("port %d is taken; trying the gang's next one", port)
-            continue
-        try:
-            return port, socket.create_server(("", port + 1))
-        except OSError:
-            continue
-    raise RendezvousError(
-        f"none of the gang's {len(row)} ports from {row[0]} on is free; set MASTER_PORT"
-    )
 
 
 def _is_ours(host: str, port: int, gang: str) -> bool:

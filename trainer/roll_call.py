@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from trainer import reach
 from trainer.errors import RendezvousError
+from trainer.listening import Listener, notice_its_end
 from trainer.node_order import Decision, PodCard, decide, decode_card
 
 log = logging.getLogger("muster.launch")
@@ -28,7 +29,10 @@ OFFSET = 3
 GREETING = "muster 1 nodes {size}\n"
 AGAIN = "again"
 LONGEST = 65_536
-"""Bytes of a line."""
+"""Bytes of a line, but for a decision, which says something of each pod."""
+
+LONGEST_PLACE = 1024
+"""Bytes of what a decision says of one pod: a few labels, the name of a node, a number."""
 
 VISIT_SECONDS = 5.0
 """For whoever connects to say something."""
@@ -48,33 +52,29 @@ class RollCall:
         self._cards: list[PodCard | None] = [mine, *[None] * (mine.size - 1)]
         self._seconds, self._over = seconds, over
         self._changed = threading.Condition()
-        self._decision: Decision | None = None
-        self._server = _listen(port)
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._decided = ""
+        self._listener = Listener(port, self._received)
 
     def close(self) -> None:
-        self._server.close()
+        self._listener.close()
 
     def decision(self) -> Decision:
         """Once all pods have come, or the seconds have passed."""
         with self._changed:
             self._changed.wait_for(lambda: None not in self._cards, self._seconds)
-            self._decision = decide(self._cards, self._seconds)
+            decision = decide(self._cards, self._seconds)
+            self._decided = decision.encode()
             self._changed.notify_all()
-            return self._decision
+            return decision
 
-    def _serve(self) -> None:
-        while True:
-            try:
-                visitor, _ = self._server.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._receive, args=(visitor,), daemon=True).start()
+    def _received(self, visitor: socket.socket) -> None:
+        threading.Thread(target=self._receive, args=(visitor,), daemon=True).start()
 
     def _receive(self, visitor: socket.socket) -> None:
         with visitor:
             try:
                 visitor.settimeout(VISIT_SECONDS)
+                notice_its_end(visitor)
                 visitor.sendall(GREETING.format(size=len(self._cards)).encode())
                 visitor.sendall(self._answer(decode_card(_line(visitor))).encode() + b"\n")
             except (OSError, RendezvousError) as error:
@@ -84,13 +84,12 @@ class RollCall:
         with self._changed:
             if self._over() or card.size != len(self._cards) or card.rank == 0:
                 return AGAIN
-            if self._decision is None:
+            if not self._decided:
                 self._cards[card.rank] = card
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._decision is not None)
-            assert self._decision is not None
+                self._changed.wait_for(lambda: bool(self._decided))
             known = self._cards[card.rank]
-            return self._decision.encode() if known is None or known.is_of(card) else AGAIN
+            return self._decided if known is None or known.is_of(card) else AGAIN
 
 
 class Visit:
@@ -123,6 +122,7 @@ class Visit:
             return False
         with link:
             link.settimeout(seconds)
+            notice_its_end(link)
             card = self._card_at(str(link.getsockname()[0]))
             try:
                 greeted = _line(link) == GREETING.format(size=card.size).strip()
@@ -132,22 +132,16 @@ class Visit:
                 return False
             link.sendall(card.encode().encode() + b"\n")
             link.settimeout(self._seconds + GRACE)
-            answer = _line(link)
+            answer = _line(link, LONGEST + card.size * LONGEST_PLACE)
         if answer == AGAIN:
             raise OSError("its launcher is that of the last attempt, or of another job")
         self.decision = Decision.decode(answer)
         return True
 
 
-def _listen(port: int) -> socket.socket:
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server(("", port))
-
-
-def _line(link: socket.socket) -> str:
+def _line(link: socket.socket, longest: int = LONGEST) -> str:
     """Raises OSError where the other side leaves, or talks on and on."""
-    text = link.makefile("rb").readline(LONGEST)
+    text = link.makefile("rb").readline(longest)
     if not text.endswith(b"\n"):
         raise OSError("it left without a word")
     return text.decode(errors="replace").strip()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from trainer_pods import ForkedPod, pods
 from trainer_worlds import hint, wait_until
 
+from trainer import listening
 from trainer.errors import PreflightError, RendezvousError
 from trainer.hints import parse
 from trainer.node_order import Decision, PodCard, decide, decode_card
@@ -73,7 +74,11 @@ GOOD = card(0, 2, 0).encode()
         "{" * 9000,
         '{"hint": 3}',
         GOOD.replace('"rank": 0', '"rank": 2'),
-        GOOD.replace('"rank": 0', '"rank": "0"'),
+        GOOD.replace('"rank": 0', '"rank": "0"', 1),
+        GOOD.replace('"rank": 0', '"rank": 0.5', 1),
+        GOOD.replace('"rank": 0', '"rank": true', 1),
+        GOOD.replace('"size": 2', '"size": 2.5', 1),
+        GOOD.replace('"pod-0"', "7"),
         GOOD.replace("29500", "70000"),
         GOOD.replace("team/job", ""),
         GOOD.replace('"10.0.0.0"', "10"),
@@ -122,6 +127,59 @@ def test_sixty_four_launchers_leave_with_one_decision(hall: Any) -> None:
         assert {other.result() for other in others} == {found}
     assert found.ranks == tuple(range(63, -1, -1))
     assert found.address == "10.0.0.63"
+
+
+def test_a_decision_about_thousands_of_pods_reaches_the_last_of_them(hall: Any) -> None:
+    """Each place is as long as labels and a node's name may be together."""
+    size, seconds = 3000, 0.0
+    here = hall(size, 0, seconds)
+    far = f"{'b' * 63}/{'r' * 63}/{'n' * 253}"
+    here.call._cards[1:] = [card(pod, size, None, host=far) for pod in range(1, size)]
+    found = here.call.decision()
+    assert here.visit(size - 1, None, host=far) == found
+    assert len(found.encode()) > size * len(far)
+
+
+def test_a_closed_roll_call_leaves_its_port_at_once() -> None:
+    here = Hall(2, 0)
+    with socket.create_connection(("127.0.0.1", here.port + OFFSET)) as visitor:
+        assert visitor.recv(99).decode() == GREETING.format(size=2)
+    here.call.close()
+    wait_until(lambda: is_free(here.port + OFFSET), "the port")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", here.port + OFFSET))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_pods_meet_by_either_family(hall: Any, host: str) -> None:
+    here = hall(2, 1)
+    with ThreadPoolExecutor(1) as pool:
+        seen: list[str] = []
+        visit = Visit(lambda address: seen.append(address) or card(1, 2, 0), 30)
+        visiting = pool.submit(visit.pay, host, here.port)
+        assert here.call.decision().ranks == (1, 0)
+        visiting.result()
+    assert seen == [host]
+
+
+def test_both_sides_notice_when_the_other_s_node_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither says anything while it waits: of a dead node only the system's probes tell."""
+    watched: list[tuple[int, int]] = []
+
+    def note(link: socket.socket) -> None:
+        real(link)
+        on = link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        watched.append((on, link.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)))
+
+    real = listening.notice_its_end
+    monkeypatch.setattr("trainer.roll_call.notice_its_end", note)
+    here = Hall(2, 1)
+    with ThreadPoolExecutor(1) as pool:
+        visitor = pool.submit(here.visit, 1, 0)
+        here.call.decision()
+        visitor.result()
+    here.call.close()
+    assert watched == [(1, listening.IDLE)] * 2
 
 
 def test_who_comes_too_late_is_told_that_all_keep_their_ranks(hall: Any) -> None:
@@ -227,10 +285,9 @@ def gang(tmp_path: Path) -> Iterator[Callable[..., list[ForkedPod]]]:
             return [
                 begin(
                     "launch", "--nproc-per-node", "2", "--", "script.py",
-                    NNODES=str(len(places)), NODE_RANK=str(pod), MASTER_ADDR="127.0.0.1",
-                    MASTER_PORT=str(port), PET_LOCAL_ADDR=f"127.0.0.{pod + 1}",
+                    NNODES=str(len(places)), NODE_RANK=str(pod), MASTER_PORT=str(port),
                     MUSTER_HINT="" if place is None else json.dumps(hint(place, f"n{place}")),
-                    **more,
+                    **{"MASTER_ADDR": "127.0.0.1", "PET_LOCAL_ADDR": f"127.0.0.{pod + 1}"} | more,
                 )
                 for pod, place in enumerate(places)
                 if only is None or pod in only
@@ -256,6 +313,13 @@ def test_a_foreign_script_has_its_ranks_in_topology_order(gang: Any) -> None:
     assert all(each["seats"] == in_order(0, 1, 2) for each in words)
     assert {each["store"] for each in words} == {"127.0.0.3"}
     assert "3 nodes in order of hint rank" in found[0].err
+
+
+def test_the_store_moves_to_a_pod_with_an_ipv6_address(gang: Any) -> None:
+    found = gang([1, 0], any_free(OFFSET), MASTER_ADDR="::1", PET_LOCAL_ADDR="::1")
+    words = said(found)
+    assert all(each["seats"] == in_order(0, 1) for each in words)
+    assert {each["store"] for each in words} == {"::1"}
 
 
 def test_pods_that_moved_get_new_ranks_at_their_restart(gang: Any) -> None:

@@ -39,9 +39,10 @@ def beacons() -> Iterator[list[Beacon]]:
         beacon.close()
 
 
-def test_all_pods_of_a_gang_agree(beacons: list[Beacon]) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_all_pods_of_a_gang_agree(beacons: list[Beacon], host: str) -> None:
     beacons.append(Beacon("team/a/1"))
-    assert {find("team/a/1", "127.0.0.1", 5) for _ in range(3)} == {beacons[0].store_port}
+    assert {find("team/a/1", host, 5) for _ in range(3)} == {beacons[0].store_port}
 
 
 @pytest.mark.parametrize("listens", ["127.0.0.1", "", "::1"])
