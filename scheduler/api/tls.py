@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 import threading
 from contextlib import suppress
@@ -23,6 +24,14 @@ HANDSHAKE_S = 5.0
 
 CONNECTIONS = 256
 """Connections at once. A scheduler keeps a few."""
+
+HANDSHAKES = 256
+"""Handshakes at once: nobody has shown anything yet. Who comes beyond that takes the place of
+whoever has been at it for longest, so that those who only hold theirs keep nobody out, and use up
+no files that the scheduler's other connections need."""
+
+ACCEPT_PAUSE_S = 1.0
+"""Until the next try where no connection can be taken, as when no more files may be open."""
 
 RELOAD_S = 60.0
 """How often to look whether a certificate was renewed."""
@@ -56,6 +65,9 @@ class TlsFront:
         """Where it listens."""
         self._target = Address("", 0)
         self._open = 0
+        self._shaking: dict[asyncio.Task[None], None] = {}
+        """Handshakes under way, the oldest first."""
+        self._connections: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
         self._thread: threading.Thread | None = None
@@ -100,22 +112,45 @@ class TlsFront:
             loop.close()
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(
-            self._connected,
-            sock=self._socket,
-            ssl=self._context,
-            ssl_handshake_timeout=HANDSHAKE_S,
-        )
-        renewing = asyncio.create_task(self._renew())
+        self._socket.setblocking(False)
+        ways = [asyncio.create_task(way) for way in (self._renew(), self._accept())]
         await self._stopping.wait()
-        renewing.cancel()
-        server.close()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        others = [*ways, *self._connections]
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
-    async def _connected(self, caller: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                caller, _ = await loop.sock_accept(self._socket)
+            except OSError as error:
+                log.warning("no connection over TLS can be taken just now: %s", error)
+                await asyncio.sleep(ACCEPT_PAUSE_S)
+                continue
+            if len(self._shaking) >= HANDSHAKES:
+                self._end_shaking(next(iter(self._shaking)))
+            self._begin(caller)
+            # Where one comes after the other, sock_accept lets nobody else have a turn.
+            await asyncio.sleep(0)
+
+    def _begin(self, caller: socket.socket) -> None:
+        task = asyncio.get_running_loop().create_task(self._connected(caller))
+        self._shaking[task] = None
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    def _end_shaking(self, oldest: asyncio.Task[None]) -> None:
+        self._shaking.pop(oldest)
+        oldest.cancel()
+
+    async def _connected(self, plain: socket.socket) -> None:
+        try:
+            caller, back = await self._shaken(plain)
+        except OSError as error:
+            log.debug("a handshake came to nothing: %s", error)
+            return
         if self._open >= CONNECTIONS:
             back.close()
             return
@@ -127,6 +162,22 @@ class TlsFront:
         finally:
             self._open -= 1
             back.close()
+
+    async def _shaken(
+        self, plain: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Both ways of a connection whose caller has shown a certificate. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        caller = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(caller)
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol, plain, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_S
+            )
+        finally:
+            if task := asyncio.current_task():
+                self._shaking.pop(task, None)
+        return caller, asyncio.StreamWriter(transport, protocol, caller, loop)
 
     async def _joined(self, caller: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         answers, onward = await asyncio.open_connection(*self._target)
@@ -149,13 +200,16 @@ class TlsFront:
             self.renew()
 
     def renew(self) -> None:
-        """Read the files again if they have changed. What cannot be used is left, with a word."""
+        """Read the files again if they have changed. What cannot be used is left, with a word.
+
+        All of it is new then: an authority that was taken out counts no longer, and neither does a
+        session that began with a certificate of it.
+        """
         with suppress(OSError):
             if (now := _times(self._files)) == self._renewed:
                 return
             try:
-                _context(self._files)
-                _load(self._context, self._files)
+                self._context = _context(self._files)
             except ServerError as error:
                 log.warning("a renewed certificate is not taken: %s", error)
                 return
@@ -174,11 +228,6 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
-    _load(context, files)
-    return context
-
-
-def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
     try:
         context.load_cert_chain(files.certificate, files.key)
     except (OSError, ssl.SSLError) as error:
@@ -193,6 +242,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
             f"--tls-client-ca {files.client_authority} cannot be used: {error.strerror or error}: "
             "a PEM file with certificates is expected"
         ) from error
+    return context
 
 
 def _times(files: TlsFiles) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ import shutil
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import httpx
 import pytest
 from service.scripted import ManualTimer, RecordingActuator, ScriptedEngine
 
-from scheduler.api import Address, ServerError, ServerThread, TlsFiles, TlsFront, create_app
+from scheduler.api import Address, ServerError, ServerThread, TlsFiles, TlsFront, create_app, tls
 from scheduler.service import Service
 from scheduler.settings import Settings
 from tests.certificates import Authority
@@ -53,7 +54,8 @@ def files(tmp_path: Path) -> TlsFiles:
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[Secured]:
     authority = Authority(tmp_path, "authority")
-    files = TlsFiles(*authority.sign("muster"), authority.certificate)
+    callers = shutil.copyfile(authority.certificate, tmp_path / "callers.crt")
+    files = TlsFiles(*authority.sign("muster"), callers)
     service = Service(Settings(), RecordingActuator(), engine=ScriptedEngine(), timer=ManualTimer())
     service.start()
     with ServerThread(create_app(service)) as server, TlsFront(HERE, files) as front:
@@ -108,6 +110,61 @@ def test_a_renewed_certificate_that_is_none_is_left(
 
     assert "a renewed certificate is not taken: --tls-cert" in caplog.text
     assert secured.asked(shown).status_code == 200
+
+
+def test_an_authority_that_was_replaced_counts_no_longer(secured: Secured) -> None:
+    before = secured.authority.sign("kube-scheduler")
+    context = ssl.create_default_context(cafile=str(secured.authority.certificate))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2  # There, a session is known at once.
+    context.load_cert_chain(*before)
+    session = _session(secured, context, None)
+    successor = Authority(secured.folder, "successor")
+    after = successor.sign("scheduler-after")
+    shutil.copyfile(successor.certificate, secured.files.client_authority)
+
+    secured.front.renew()
+
+    assert secured.asked(after).status_code == 200
+    with pytest.raises(httpx.TransportError):
+        secured.asked(before)
+    with pytest.raises((ssl.SSLError, ConnectionResetError)):
+        _session(secured, context, session)
+
+
+def test_who_only_begins_keeps_nobody_out(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "HANDSHAKES", 4)
+    monkeypatch.setattr(tls, "HANDSHAKE_S", 60 * PATIENCE_S)
+    shown = secured.authority.sign("kube-scheduler")
+    waiting = [socket.create_connection(secured.front.address, PATIENCE_S) for _ in range(5)]
+    try:
+        assert secured.asked(shown).status_code == 200
+        for oldest in waiting[:2]:
+            with suppress(ConnectionResetError):
+                assert oldest.recv(1) == b"", "the oldest make room"
+        waiting[4].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            waiting[4].recv(1)
+        secured.front.stop()
+        with suppress(ConnectionResetError):
+            waiting[4].settimeout(PATIENCE_S)
+            assert waiting[4].recv(1) == b"", "and nobody outlives the front"
+    finally:
+        for each in waiting:
+            each.close()
+
+
+def _session(
+    secured: Secured, context: ssl.SSLContext, before: ssl.SSLSession | None
+) -> ssl.SSLSession | None:
+    """The session of a new connection, which takes up the one before if the server has it still."""
+    plain = socket.create_connection(secured.front.address, PATIENCE_S)
+    with context.wrap_socket(plain, server_hostname="127.0.0.1", session=before) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: muster\r\n\r\n")
+        if not connection.recv(1):
+            raise ConnectionResetError
+        return connection.session
 
 
 def _shown_by(secured: Secured, shown: tuple[Path, Path]) -> bytes | None:
