@@ -167,8 +167,11 @@ def _share_of(state: State, gang: Gang) -> float:
 
 
 def _share(state: State, gang: Gang) -> float:
-    """The share of the seats for such members on all nodes that may take them, whatever runs."""
-    pods = waiting_pods(state, gang)
+    """The share of the seats for such members on all nodes that may take them, whatever runs.
+
+    Of all that are not bound: within a step, those that were just given seats count as waiting still.
+    """
+    pods = [state.pods[uid] for uid in gang.by_status[Status.WAITING]]
     seats, _ = _seats(state, state.ledger.frame(), kind_of(max(pods, key=state.accelerators)))
     return min(1.0, len(pods) / max(1, int(seats.sum())))
 
