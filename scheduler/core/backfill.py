@@ -169,7 +169,7 @@ def _share_of(state: State, gang: Gang) -> float:
 def _share(state: State, gang: Gang) -> float:
     """The share of the seats for such members on all nodes that may take them, whatever runs.
 
-    Of all that are not bound: within a step, those that were just given seats count as waiting still.
+    Of all that are not bound: those that were given seats within the step count as waiting still.
     """
     pods = [state.pods[uid] for uid in gang.by_status[Status.WAITING]]
     seats, _ = _seats(state, state.ledger.frame(), kind_of(max(pods, key=state.accelerators)))
