@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 
 # How long an example takes says more of the machine than of the code.
-hypothesis.settings.register_profile("muster")
+hypothesis.settings.register_profile("muster", deadline=None)
 hypothesis.settings.load_profile("muster")
 
 

@@ -2,5 +2,5 @@
 
 from hypothesis import settings
 
-settings.register_profile("trainer")
+settings.register_profile("trainer", deadline=None)
 settings.load_profile("trainer")
