@@ -50,15 +50,17 @@ def _variable(dest: str) -> str:
 
 
 def _refuse(name: str, text: str | None, check: Check) -> None:
+    if text is None:
+        return
     try:
-        check(text or "0")
+        check(text)
     except ValueError as error:
         raise WorldError(f"{name}={numbers.shown(text)}: {error}") from None
 
 
 def _read(check: Check, read: Check, text: str) -> object:
     try:
-        check(text or "0")
+        check(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{numbers.shown(text)}: {error}") from None
     return read(text)
@@ -71,12 +73,12 @@ def _check_of(action: argparse.Action) -> Check | None:
 
 
 def _ranks(text: str) -> None:
-    if not all(numbers.is_whole(part) for part in text.split(",")):
+    if text and not all(numbers.is_whole(part) for part in text.split(",")):
         raise ValueError("want ranks, whole numbers joined by commas")
 
 
 def _streams(text: str) -> None:
-    """`0` to `3`, for all ranks or, as `RANK:0`, for some."""
+    """`0` to `3`, for all ranks or, as `RANK:0`, for some. torch takes no empty text."""
     for part in text.split(","):
         rank, _, stream = part.rpartition(":")
         if not numbers.is_whole(stream, 0, 3) or not numbers.is_whole(rank or "0"):

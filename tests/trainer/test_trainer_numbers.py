@@ -36,6 +36,8 @@ WORKER = {
 }  # fmt: skip
 NOT_DECIMAL = {"PET_MONITOR_INTERVAL"}
 """Which may have a fraction."""
+EMPTY = {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_LOCAL_RANKS_FILTER"}
+"""Which may be empty: then they count as not said."""
 
 
 def numeric(env: dict[str, str]) -> list[str]:
@@ -101,6 +103,15 @@ def test_so_is_every_number_of_the_rendezvous(
     words = refusal(command_line.parser)
     assert "PET_RDZV_CONF" in words
     assert key in words
+
+
+@pytest.mark.parametrize("name", [name for name in numeric(PETS) if name not in EMPTY])
+def test_a_number_that_is_empty_is_refused_by_name_too(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from a field of a pod that is not there: torch itself ends with a traceback."""
+    monkeypatch.setenv(name, "")
+    assert name in refusal(command_line.parser)
 
 
 def test_what_torchrun_understands_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
