@@ -165,7 +165,8 @@ def taken(
     late, so what the annotation says of others does not count. `predicted` are the GPUs of those
     that are planned or bound but not yet in the annotation; `given` are those that pods were told
     to take, which counts whatever the annotation says. Where the sum does not come out (a
-    prediction that went wrong, a GPU shared by pods), nothing is known.
+    prediction that went wrong, a GPU shared by pods, one that the node does not have), nothing is
+    known.
     """
     if not holders:
         return frozenset()
@@ -174,6 +175,9 @@ def taken(
         return None
     known = {**(predicted or {}), **in_use, **(given or {})}
     found = frozenset(gpu for uid in holders for gpu in known.get(uid, ()))
+    table = parse_annotation(node_annotations.get(TOPOLOGY_KEY, ""))
+    if table is not None and not all(0 <= gpu < table.matrix.gpus for gpu in found):
+        return None
     return found if len(found) == sum(holders.values()) else None
 
 

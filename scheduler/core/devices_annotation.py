@@ -28,6 +28,8 @@ InUse = Mapping[str, tuple[int, ...]]
 """Pod uid -> indexes of its GPUs, ascending."""
 
 _PAIR = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
+_UUID = re.compile(r"(?!(?:all|none|void|[0-9]+)$)[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}")
+"""One device in a list of them: no comma, and no word or number that means other devices."""
 T = TypeVar("T")
 
 
@@ -161,6 +163,11 @@ def _uuids(raw: Any, gpus: int) -> tuple[str, ...]:
     found = tuple(_text(uuid, "uuids") for uuid in _list(raw, "uuids"))
     if len(found) not in (0, gpus):
         raise _NotReadableError(f"uuids has {len(found)} entries for {gpus} GPUs")
+    for uuid in found:
+        if not _UUID.fullmatch(uuid):
+            raise _NotReadableError(f"uuids has {quoted(uuid)}, which names no single GPU")
+    if len(set(found)) != len(found):
+        raise _NotReadableError("uuids names a GPU twice: it would be given to two pods")
     return found
 
 
@@ -190,4 +197,7 @@ def _integer(raw: Any, name: str, most: int) -> int:
 def _text(raw: Any, name: str) -> str:
     if not isinstance(raw, str):
         raise _NotReadableError(f"{name} has {quoted(raw)}, not a text")
+    if not raw.isprintable():
+        # Half of a surrogate pair, for one, cannot be written into anybody's hint.
+        raise _NotReadableError(f"{name} has {quoted(raw)}, which cannot be printed")
     return raw

@@ -13,6 +13,8 @@ from scheduler.model import Node
 KEY = "muster.scheduler/hint"
 VERSION = 1
 LIMIT = 4096
+LONGEST_ID = 320
+"""Characters of a generation: a uid, or what stands for one where a pod has none."""
 CLIQUE = cliques.KEY
 VISIBLE = "muster.scheduler/visible-devices"
 """Annotation with the GPUs that a member may use, where it asks for an exact assignment."""
@@ -85,6 +87,17 @@ def rank_of(annotation: str) -> int | None:
     """The rank in a pod's hint, if there is a usable one."""
     rank = read(annotation).get("rank") if annotation else None
     return rank if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0 else None
+
+
+def generation_of(annotation: str) -> str:
+    """The generation in a pod's hint; "" if there is none that can be passed on.
+
+    Pods may come with a hint that somebody made up, and whatever is taken over from it is written
+    into those of the other members: no half of a surrogate pair, and nothing long.
+    """
+    found = read(annotation).get("id") if annotation else None
+    usable = isinstance(found, str) and len(found) <= LONGEST_ID and found.isprintable()
+    return found if isinstance(found, str) and usable else ""
 
 
 def gpus_of(annotation: str) -> tuple[int, ...] | None:

@@ -125,4 +125,4 @@ def _remember(gang: Gang, pod: Pod) -> None:
         gang.memory.ranks[place] = rank
     gang.memory.homes[place] = pod.node
     if not gang.memory.generation:
-        gang.memory.generation = str(hints.read(pod.hint).get("id") or "") if pod.hint else ""
+        gang.memory.generation = hints.generation_of(pod.hint)

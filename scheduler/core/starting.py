@@ -128,7 +128,7 @@ def _set_generation(state: State, gang: Gang, plan: Plan) -> None:
         return
     owners = {pod.owner.uid for pod in plan.pods if pod.owner}
     living = [state.pods[uid].hint for uid in _placed(gang)]
-    known = [str(found) for hint in living if hint and (found := hints.read(hint).get("id"))]
+    known = [found for hint in living if (found := hints.generation_of(hint))]
     first = min(owners) if len(owners) == 1 else plan.pods[0].uid
     gang.memory.generation = min(known) if known else first
 

@@ -138,6 +138,13 @@ def test_what_a_pod_s_owner_makes_of_its_hint_later_gives_nobody_other_gpus() ->
         assert visible(agent(), first, changed, asking("t/b")) == {"b": "GPU-c,GPU-d"}
 
 
+def test_who_has_gpus_that_the_node_does_not_have_may_have_any() -> None:
+    """A hint that was made up, before Muster first saw it or while it was away."""
+    for forged in ([-1, -2], [62, 63], [0, 4]):
+        first = asking("x/a", node="n1", annotations=told(forged))
+        assert visible(agent(), first, asking("t/b")) == {}
+
+
 def test_what_it_was_told_to_take_counts_whatever_the_agent_says_of_it() -> None:
     first = asking("x/a", node="n1", uid="u-a", annotations=told([0, 1]))
     assert visible(agent({"u-a": [2, 3]}), first, asking("t/b")) == {"b": "GPU-c,GPU-d"}

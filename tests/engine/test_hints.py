@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core import hints
+from scheduler import decode
+from scheduler.core import engine, hints
+from scheduler.core.messages import Bind, Event, NodeSeen, PodSeen, Synced
 from scheduler.model import Node
+from scheduler.settings import Settings
+from tests.builders import node, pod
 
 
 def hint(node: Node | None = None, **fields: Any) -> dict[str, Any]:
@@ -93,3 +97,24 @@ def test_a_hint_never_exceeds_its_limit_and_keeps_its_rank(
 
     assert len(written.encode()) <= hints.LIMIT
     assert hints.rank_of(written) == rank
+
+
+@pytest.mark.parametrize(
+    "made_up", ['"\\ud800"', '"\\u0000"', f'"{"x" * 10_000}"', '["job-1"]', '{"a": 1}', "true", "7"]
+)
+def test_a_generation_that_somebody_made_up_is_not_passed_on(made_up: str) -> None:
+    """A pod that came with a node and a hint of its own is a member as others are."""
+    state = engine.new_state(Settings())
+    forged = {hints.KEY: f'{{"v": 1, "rank": 0, "id": {made_up}}}'}
+    seated = pod("t/a-0", gang="a", min=2, node="n1", annotations=forged)
+    events: list[Event] = [Synced(), NodeSeen(decode.node(node("n1", gpu=8)))]
+    events += [PodSeen(decode.pod(obj)) for obj in (seated, pod("t/a-1", gang="a", min=2))]
+    effects = [effect for event in events for effect in engine.step(state, event, 0.0).effects]
+    bound = [effect for effect in effects if isinstance(effect, Bind)]
+    assert [effect.ref.name for effect in bound] == ["a-1"]
+    assert hints.read(bound[0].annotations[hints.KEY])["id"] == "t/a-1"
+
+
+def test_one_that_was_given_out_is_kept() -> None:
+    assert hints.generation_of(hints.text(hint())) == "job-1"
+    assert hints.generation_of("") == ""

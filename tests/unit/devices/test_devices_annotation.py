@@ -84,7 +84,9 @@ def test_what_is_written_is_read_again(matrix: Matrix) -> None:
 
 def test_nodes_of_one_make_share_their_matrix() -> None:
     one, other = (
-        parse_annotation(write_topology(NodeDevices(boxes.dgx1_p100(), (f"{name}",) * 8)))
+        parse_annotation(
+            write_topology(NodeDevices(boxes.dgx1_p100(), tuple(f"{name}{at}" for at in range(8))))
+        )
         for name in "ab"
     )
 
@@ -116,6 +118,13 @@ def test_nodes_of_one_make_share_their_matrix() -> None:
         ({"nics": [{"near": []}]}, "nics[].name has null"),
         ({"nics": [{"name": "a", "near": [3]}]}, "nics[].near has 3"),
         ({"uuids": ["a"]}, "uuids has 1 entries for 3 GPUs"),
+        ({"uuids": ["GPU-a", "GPU-b", "GPU-a"]}, "uuids names a GPU twice"),
+        ({"uuids": ["GPU-a,GPU-b", "GPU-b", "GPU-c"]}, 'uuids has "GPU-a,GPU-b", which names no'),
+        ({"uuids": ["all", "GPU-b", "GPU-c"]}, 'uuids has "all"'),
+        ({"uuids": ["2", "GPU-b", "GPU-c"]}, 'uuids has "2"'),
+        ({"uuids": ["", "GPU-b", "GPU-c"]}, 'uuids has ""'),
+        ({"uuids": ["\ud800", "GPU-b", "GPU-c"]}, 'uuids has "?", which cannot be printed'),
+        ({"nics": [{"name": "\ud800"}]}, 'nics[].name has "?", which cannot be printed'),
         ({"mig": [3]}, "mig has 3"),
     ],
 )
