@@ -117,7 +117,8 @@ class Coarse:
 
     def _ways(self, whole: int, rest: int) -> Iterator[tuple[Key, Ints, int] | None]:
         if whole and not isinstance(found := self._counts(whole), NoRoom):
-            beside = np.flatnonzero((found > 0) & (self.room - found * self.size >= rest))
+            spare = (found < self.room // self.size) | self._with_rest(rest)
+            beside = np.flatnonzero((found > 0) & spare)
             if beside.size:
                 yield self._way(found, int(beside[0]))
                 return
@@ -129,9 +130,14 @@ class Coarse:
             counts = self._counts(whole, host) if whole else np.zeros_like(self.room)
             yield None if isinstance(counts, NoRoom) else self._way(counts, host)
 
+    def _with_rest(self, rest: int) -> Bools:
+        """bool [domains]: which have room for what is left beside all segments that they hold."""
+        held = self.room // self.size * self.size
+        return _more(self.fabric, self.ids, self.finer, self.members.fits, held, rest)
+
     def _hosts(self, rest: int) -> list[int]:
         """Domains with room for what is left beside the segments that they hold, one of a kind."""
-        able = np.flatnonzero(self.room % self.size >= rest)
+        able = np.flatnonzero(self._with_rest(rest))
         parent = self.tree.domains[-1, able] if self.tree.levels else np.zeros_like(able)
         kinds = np.stack([parent, self.room[able] // self.size, self.ask.free[able]])
         _, first = np.unique(kinds, axis=1, return_index=True)
@@ -164,6 +170,32 @@ class Coarse:
         used[host] = True
         chosen = np.flatnonzero(used[self.tree.order])
         return ground_of(self.tree, self.ask).key(chosen), counts, host
+
+
+def _more(
+    fabric: Fabric, ids: Ints, layers: Sequence[Layer], fits: Ints, held: Ints, rest: int
+) -> Bools:
+    """Which domains have room for so many members more beside those that they hold.
+
+    ``ids``: int64 [n], each row's domain. ``held``: int64 [domains], in whole segments. Of what is
+    left, too, all but the last part are whole segments of the finer layers.
+    """
+    if not layers:
+        known = ids >= 0
+        return np.asarray(np.bincount(ids[known], fits[known], held.size) >= held + rest)
+    (level, size), *finer = layers
+    inner = fabric.domains[level].astype(np.int64)
+    known = (inner >= 0) & (ids >= 0)
+    parts = int(inner[known].max(initial=-1)) + 1
+    parent = np.zeros(parts, dtype=np.int64)
+    parent[inner[known]] = ids[known]
+    room = np.bincount(inner[known], _whole(fabric, finer, fits)[known], parts).astype(np.int64)
+    spare = np.bincount(parent, room // size, held.size) - (held + rest) // size
+    if not rest % size:
+        return np.asarray(spare >= 0)
+    full = _more(fabric, inner, finer, fits, room // size * size, rest % size)
+    beside = np.bincount(parent, full, held.size) > 0
+    return np.asarray((spare > 0) | ((spare == 0) & beside))
 
 
 def _whole(fabric: Fabric, layers: Sequence[Layer], fits: Ints) -> Ints:

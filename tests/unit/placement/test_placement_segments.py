@@ -137,19 +137,36 @@ def test_three_layers_down_to_the_node() -> None:
             assert len({path[:depth] for path in there}) == 1, (level, found)
 
 
+def test_what_is_left_of_a_gang_is_cut_into_whole_slices_but_for_its_last() -> None:
+    layers = {"segment_size": 4, "segment_level": "rack", "segment_within": ((8, "block"),)}
+    assert seated([Box("b1", "r1", free=3)], 3, 1, **layers) == [0, 0, 0]
+
+    boxes = [Box("b1", "r1", free=4), Box("b1", "r2", free=3)]
+    assert seated(boxes, 7, 1, **layers) == [0, 0, 0, 0, 1, 1, 1]
+    boxes[0] = Box("b1", "r1", free=3)
+    assert seated(boxes, 6, 1, **layers) is None, "no rack has room for four"
+
+    boxes = [Box("b1", "r1", free=4), Box("b1", "r2", free=6), Box("b2", "r1", free=3)]
+    assert seated(boxes, 11, 1, **layers) == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2]
+    assert seated(boxes, 10, 1, **layers) == [0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
+
+
 def fewest_blocks(boxes: list[Box], members: int, size: int, larger: int) -> int | None:
     """Over all ways to give segments racks, with all of each larger segment in one block."""
     room = Counter[str]()
     for box in boxes:
         if (name := box.domain(1)) is not None:
             room[name] += box.free
+    sizes = [min(size, members - at) for at in range(0, members, size)]
     found = []
-    for names in product(sorted(room), repeat=members // size):
-        asked = Counter(names)
+    for names in product(sorted(room), repeat=len(sizes)):
+        asked = Counter[str]()
+        for name, count in zip(names, sizes, strict=True):
+            asked[name] += count
         blocks = [name.partition("/")[0] for name in names]
         share = larger // size
         parts = [set(blocks[at : at + share]) for at in range(0, len(blocks), share)]
-        if all(asked[name] * size <= room[name] for name in asked) and all(
+        if all(asked[name] <= room[name] for name in asked) and all(
             len(part) == 1 for part in parts
         ):
             found.append(len(set(blocks)))
@@ -161,9 +178,9 @@ def test_larger_segments_use_fewest_blocks_or_are_not_placed_at_all() -> None:
     outcomes = Counter[bool]()
     for number in range(200):
         boxes = random_boxes(rng, nested=False)
-        size = int(rng.integers(1, 3))
+        size = int(rng.integers(1, 4))
         larger = size * int(rng.integers(1, 4))
-        members = larger * int(rng.integers(1, 3))
+        members = int(rng.integers(1, 2 * larger + 1))
         best = fewest_blocks(boxes, members, size, larger)
         layers = {"segment_size": size, "segment_level": "rack"}
         nodes = seated(boxes, members, segment_within=((larger, "block"),), **layers)
@@ -182,3 +199,64 @@ def test_larger_segments_use_fewest_blocks_or_are_not_placed_at_all() -> None:
             assert all(len(set(racks[at : at + size])) == 1 for at in range(0, members, size))
             assert len(set(blocks)) == best, number
     assert min(outcomes[True], outcomes[False]) > 20, outcomes
+
+
+SIZES = (8, 4, 2)
+"""Of slices of a block, a rack and a node."""
+
+Tree = int | list["Tree"]
+"""Free seats of a node, or the parts of a domain."""
+
+
+def _whole(tree: Tree, depth: int) -> int:
+    """Whole slices of that depth that one of its domains holds."""
+    if isinstance(tree, int):
+        return tree // SIZES[depth]
+    return sum(_whole(part, depth + 1) for part in tree) * SIZES[depth + 1] // SIZES[depth]
+
+
+def _holds(parts: list[Tree], depth: int, members: int) -> bool:
+    """Whether these domains hold so many, by all places for what is left of whole slices."""
+    whole, rest = divmod(members, SIZES[depth])
+    room = [_whole(part, depth) for part in parts]
+    if not rest:
+        return sum(room) >= whole
+    return any(
+        beside + sum(room) - room[at] >= whole and _fits(part, depth, beside * SIZES[depth] + rest)
+        for at, part in enumerate(parts)
+        for beside in range(room[at] + 1)
+    )
+
+
+def _fits(part: Tree, depth: int, members: int) -> bool:
+    return part >= members if isinstance(part, int) else _holds(part, depth + 1, members)
+
+
+def test_any_number_of_members_has_room_in_three_layers_if_there_is_any() -> None:
+    rng = np.random.default_rng(5)
+    outcomes = Counter[bool]()
+    layers = {
+        "segment_size": 2,
+        "segment_level": "node",
+        "segment_within": ((4, "rack"), (8, "block")),
+    }
+    for number in range(200):
+        shape = [[rng.integers(1, 3) for _ in range(rng.integers(1, 3))] for _ in range(2)]
+        tree = [[rng.integers(0, 6, nodes).tolist() for nodes in racks] for racks in shape]
+        members = int(rng.integers(1, 20))
+        boxes = [
+            Box(f"b{block}", f"r{rack}", free=free)
+            for block, racks in enumerate(tree)
+            for rack, nodes in enumerate(racks)
+            for free in nodes
+        ]
+        found = seated(boxes, members, 1, **layers)
+        outcomes[found is not None] += 1
+        assert (found is not None) == _holds(tree, 0, members), number
+        for depth, size in enumerate(SIZES if found else ()):
+            for at in range(0, members, size):
+                paths = {
+                    (boxes[node].block, boxes[node].rack, node) for node in found[at : at + size]
+                }
+                assert len({path[: depth + 1] for path in paths}) == 1, number
+    assert min(outcomes[True], outcomes[False]) > 30, outcomes
