@@ -113,10 +113,12 @@ def _member(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterRep
         nominated = reservation.how is Start.NOMINATE
         if where in names and (len(names) == 1 or not nominated):
             reservation.called = True
-        probing.called(turn, gang, reservation, names)
     if not where:
         return _hold(turn, gang, pod, names)
     unsettled = _is_being_bound(turn.state, gang)
+    if reservation is not None and (len(names) == 1 or not unsettled):
+        # One call whose answer is unsettled is asked many times: it proves no more than one.
+        probing.called(turn, gang, reservation, names)
     if where in names:
         return FilterReply((where,), {}, {}, unsettled)
     reason = f"gang {gang.key}: this pod has its place on {where}"

@@ -7,16 +7,19 @@ from scheduler.core import engine
 from scheduler.core.answers import ARRIVING_S
 from scheduler.core.messages import (
     Bind,
+    BindCall,
     EffectDone,
     Event,
     Filter,
     FilterReply,
     NodeSeen,
+    Nominate,
     Outcome,
     PodSeen,
+    Record,
     Synced,
 )
-from scheduler.model import PodRef
+from scheduler.model import PodRef, Start
 from scheduler.settings import Settings
 from tests.builders import node, pod
 
@@ -24,16 +27,20 @@ from tests.builders import node, pod
 class World:
     """An engine, a node with eight GPUs, and a clock that stands still but for ``wait``."""
 
-    def __init__(self) -> None:
-        self.state = engine.new_state(Settings())
+    def __init__(self, start: Start = Start.BURST) -> None:
+        self.state = engine.new_state(Settings(start=start))
         self.now = 100.0
         self.binds: list[Bind] = []
+        self.nominations: list[Nominate] = []
+        self.told: list[str] = []
         self.step(NodeSeen(decode.node(node("n1", gpu=8))))
         self.step(Synced())
 
     def step(self, event: Event) -> engine.Step:
         done = engine.step(self.state, event, self.now)
         self.binds += [effect for effect in done.effects if isinstance(effect, Bind)]
+        self.nominations += [effect for effect in done.effects if isinstance(effect, Nominate)]
+        self.told += [effect.reason for effect in done.effects if isinstance(effect, Record)]
         return done
 
     def wait(self, seconds: float) -> None:
@@ -45,10 +52,16 @@ class World:
     def lands(self) -> None:
         self.step(EffectDone(self.binds.pop(0).id, Outcome.OK))
 
+    def nominations_land(self) -> None:
+        while self.nominations:
+            self.step(EffectDone(self.nominations.pop(0).id, Outcome.OK))
+
+    def ref(self, number: int) -> PodRef:
+        return PodRef("t", f"a-{number}", self.state.by_name.get(("t", f"a-{number}"), "unseen"))
+
     def ask(self, number: int, *names: str) -> FilterReply:
-        seen = self.state.by_name.get(("t", f"a-{number}"), "unseen")
-        ref = PodRef("t", f"a-{number}", seen)
-        other = decode.pod(pod(f"t/a-{number}", gang="a", min=2, uid=seen))
+        ref = self.ref(number)
+        other = decode.pod(pod(f"t/a-{number}", gang="a", min=2, uid=ref.uid))
         reply = self.step(Filter(ref, names or ["n1"], other)).reply
         assert isinstance(reply, FilterReply)
         return reply
@@ -106,6 +119,21 @@ def test_also_where_the_scheduler_offers_other_nodes() -> None:
     world.lands()
     world.lands()
     assert not world.ask(0, "n2").unsettled
+
+
+def test_looks_for_one_call_do_not_prove_that_nominations_are_ignored() -> None:
+    """One call about each pod, from before the nominations were seen, is looked at many times."""
+    world = World(Start.NOMINATE)
+    world.step(NodeSeen(decode.node(node("n2", gpu=8))))
+    for number in range(5):
+        world.member(number, of=5)
+    world.nominations_land()
+    world.step(BindCall(world.ref(0), world.ask(0, "n1", "n2").nodes[0]))
+    for number in range(1, 5):
+        looks = [world.ask(number, "n1", "n2") for _ in range(25)]
+        assert all(look.nodes and look.unsettled for look in looks)
+    assert world.told == []
+    assert world.state.nominations.ignored_until is None
 
 
 def test_until_the_watch_has_shown_the_pod() -> None:
