@@ -14,6 +14,7 @@ from scheduler.commands import client, printing
 from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
 from scheduler.commands.controllers import WorkloadError
 from scheduler.commands.workloads import KINDS, Question, questions, unread
+from scheduler.core.quoting import bounded
 from scheduler.errors import MusterError, unreadable
 
 Fit = Mapping[str, Any]
@@ -54,7 +55,7 @@ def fit(
         client.gone_wrong("fit", error)
     for part, found in zip(parts, answers, strict=True):
         for warning in (*_skipped(unread(part.objects)), *found.get("warnings", ())):
-            typer.echo(f"Warning: {warning}", err=True)
+            typer.echo(bounded(f"Warning: {warning}"), err=True)
     _show(parts, answers, as_json)
     good = all(found["fits"] and not foreign(found) for found in answers)
     raise typer.Exit(client.FINE if good else client.NOT_THERE)
@@ -167,5 +168,5 @@ def _documents(filename: str) -> list[Any]:
 
 
 def _unusable(text: str, error: Exception) -> NoReturn:
-    typer.echo(f"muster fit: {text}", err=True)
+    typer.echo(bounded(f"muster fit: {text}"), err=True)
     raise typer.Exit(client.BAD_USAGE) from error

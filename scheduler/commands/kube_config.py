@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from scheduler.core.quoting import quoted
 from scheduler.dialects.fields import is_object_name
 from scheduler.errors import SettingsError
 
@@ -97,7 +98,10 @@ def kube_config(
         bool, typer.Option(help="Whether several copies elect a leader.")
     ] = True,
     max_backoff: Annotated[
-        int, typer.Option(min=1, help="Longest pause in seconds between two looks at a held pod.")
+        int,
+        typer.Option(
+            min=1, max=3600, help="Longest pause in seconds between two looks at a held pod."
+        ),
     ] = 60,
     tls_ca: Annotated[
         str,
@@ -142,6 +146,7 @@ def render(
                 f"schedulerName {given!r}: small letters, digits, - and . are expected, such as "
                 "muster; it names a Lease, too"
             )
+    address = _checked(url)
     client = f"\n  kubeconfig: {_quoted(kubeconfig)}" if kubeconfig else ""
     resource = _quoted(f"{name}-kube-scheduler")
     return TEMPLATE.format(
@@ -152,7 +157,7 @@ def render(
         lease=_LEASE.format(resource=resource) if leader_elect else "",
         backoff=max_backoff_s,
         percent=_ALL if follow else _FEW.format(percent=OFFERED_PERCENT),
-        url=_quoted(_checked(url)),
+        url=_quoted(address),
         https=_boolean(urlsplit(url).scheme == "https"),
         tls=_tls(url, *tls),
     )
@@ -172,9 +177,15 @@ def _tls(url: str, authority: str, certificate: str, key: str) -> str:
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SettingsError(f"--extender-url {url!r} must look like http://127.0.0.1:8085")
+    """The URL as verbs are appended to it. Raises SettingsError for what is no such URL."""
+    expected = "must look like http://127.0.0.1:8085"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise SettingsError(f"--extender-url {quoted(url)} {expected}: {error}") from error
+    if not usable or parts.query or parts.fragment or len(url.split()) != 1:
+        raise SettingsError(f"--extender-url {quoted(url)} {expected}")
     return url.rstrip("/")
 
 

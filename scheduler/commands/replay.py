@@ -9,6 +9,7 @@ from typing import Annotated, BinaryIO, NoReturn
 
 import typer
 
+from scheduler.core.quoting import bounded
 from scheduler.errors import ReplayError, SettingsError, unreadable
 from scheduler.settings import Settings, from_file
 
@@ -55,10 +56,10 @@ def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
 
 
 def _warn(text: str) -> None:
-    typer.echo(f"muster replay: warning: {text}", err=True)
+    typer.echo(bounded(f"muster replay: warning: {text}"), err=True)
 
 
 def _unusable(text: str, error: Exception) -> NoReturn:
     sys.stdout.flush()
-    typer.echo(f"muster replay: {text}", err=True)
+    typer.echo(bounded(f"muster replay: {text}"), err=True)
     raise typer.Exit(NOT_UNDERSTOOD) from error

@@ -132,6 +132,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert command(str(path)) == (NOT_UNDERSTOOD, "", expected)
 
 
+def test_no_refusal_is_longer_than_people_read(tmp_path: Path) -> None:
+    file = tmp_path / "long.jsonl"
+    file.write_text(json.dumps({"op": "x" * 5_000}))
+    ran = CliRunner().invoke(cli.build(["replay"]), ["replay", str(file)])
+    assert (ran.exit_code, "line 1: op 'xxx" in ran.stderr) == (2, True)
+    assert len(ran.stderr) <= 1_001
+
+
 def test_bytes_that_are_no_text_are_told_by_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "odd.jsonl"
     path.write_bytes(b'{"op":"state"}\n\xff\n')

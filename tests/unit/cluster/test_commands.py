@@ -192,10 +192,24 @@ class TestKubeConfig:
         with pytest.raises(SettingsError, match=reason):
             render(url=url, tls=tls)
 
-    @pytest.mark.parametrize("url", ["", "127.0.0.1:8085", "ftp://x", "http://"])
+    @pytest.mark.parametrize(
+        "url",
+        [
+            *("", "127.0.0.1:8085", "ftp://x", "http://", "http://[::1", "http://m:99999"),
+            *("http://m:port", "http://m:0", "http://m/?a=b", "http://m/#a", "http://m x"),
+            f"ftp://{'x' * 5_000}",
+        ],
+    )
     def test_what_is_no_url(self, url: str) -> None:
-        with pytest.raises(SettingsError, match="must look like"):
+        with pytest.raises(SettingsError, match="must look like") as refusal:
             render(url=url)
+        assert len(str(refusal.value)) < 1_000
+
+    @pytest.mark.parametrize("pause_s", ["0", "3601", "100000000000"])
+    def test_a_pause_that_no_scheduler_keeps(self, pause_s: str) -> None:
+        words = ["kube-config", "--max-backoff", pause_s]
+        ran = CliRunner().invoke(cli.build(words), words)
+        assert (ran.exit_code, "--max-backoff" in ran.output) == (2, True)
 
     def test_two_profiles_need_two_names(self) -> None:
         with pytest.raises(SettingsError, match="both profiles"):

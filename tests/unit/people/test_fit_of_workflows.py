@@ -280,3 +280,11 @@ def _told(documents: list[Any]) -> str:
     except WorkloadError as error:
         return str(error)
     return ""
+
+
+def test_no_refusal_is_longer_than_people_read(idle: Site) -> None:
+    (workflow,) = documents(WORKFLOW)
+    workflow["spec"]["entrypoint"] = "x" * 5_000
+    ran = fit(idle, workflow)
+    assert (ran.status, "there is no template 'xxx" in ran.err) == (2, True)
+    assert len(ran.err) <= 1_001
