@@ -197,8 +197,8 @@ def _tls_files(
         return None
     if certificate is None or key is None or authority is None:
         raise SettingsError(
-            f"for calls over TLS {' and '.join(missing)} is missing: without a certificate of who "
-            "calls, anybody could have pods bound"
+            f"for calls over TLS there has to be {' and '.join(missing)}, too: without a "
+            "certificate of who calls, anybody could have pods bound"
         )
     from scheduler.api import TlsFiles
 

@@ -79,7 +79,7 @@ class TestServe:
     def test_half_of_what_tls_needs(self, kubeconfig: str) -> None:
         status, err = ended("serve", "--kubeconfig", kubeconfig, "--tls-cert", "x")
         assert status == 2
-        assert "for calls over TLS --tls-key and --tls-client-ca is missing" in err
+        assert "for calls over TLS there has to be --tls-key and --tls-client-ca, too" in err
 
     def test_settings_that_cannot_be_read(self, tmp_path: Path) -> None:
         status, err = ended("serve", "--config", str(tmp_path / "none.toml"))
