@@ -63,7 +63,10 @@ def parse_gavel(lines: Iterable[str]) -> list[TraceJob]:
     for number, line in enumerate(lines, 1):
         fields = line.rstrip("\n").split("\t")
         if len(fields) < 2:
-            raise MusterError(f"gavel trace, line {number}: fewer than two columns")
+            raise MusterError(
+                f"gavel trace, line {number}: fewer than two columns, separated by tabs; a CSV of "
+                f"your own begins with the line {','.join(COLUMNS)}"
+            )
         found.append(_job([fields[-2], fields[-1], "0"], f"gavel trace, line {number}"))
     return sorted(found, key=lambda job: job.arrival_s)
 
