@@ -89,5 +89,5 @@ def test_jobs_come_in_order_of_arrival() -> None:
 
 def test_a_gavel_line_gives_its_last_two_columns() -> None:
     assert traces.parse_gavel(["model\tcommand\t-n\t1\t99\t6.0\t4\n"]) == [TraceJob(6.0, 4)]
-    with pytest.raises(MusterError, match="line 1: .*begins with the line arrival_s,gpus,dur"):
+    with pytest.raises(MusterError, match=r"line 1: .*begins with the line arrival_s,gpus,dur"):
         traces.parse_gavel(["arrival,gpus,seconds"])
