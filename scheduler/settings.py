@@ -114,7 +114,10 @@ def from_file(path: Path, base: Settings | None = None) -> Settings:
         raise SettingsError(f"cannot read the settings file {path}: {unreadable(error)}") from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"settings file {path}: {error}") from error
-    return from_mapping(values, base)
+    try:
+        return from_mapping(values, base)
+    except SettingsError as error:
+        raise SettingsError(f"settings file {path}: {error}") from error
 
 
 def from_environment(

@@ -91,7 +91,7 @@ class TestServe:
         path.write_text("colour = 'red'")
         status, err = ended("serve", "--kubeconfig", kubeconfig, "--config", str(path))
         assert status == 2
-        assert "setting 'colour' is not known" in err
+        assert f"settings file {path}: setting 'colour' is not known" in err
 
 
 class TestCommandLine:
