@@ -14,13 +14,20 @@ from scheduler.core.kinds import kind_of
 from scheduler.core.quoting import quoted
 from scheduler.dialects.laying import lay
 from scheduler.errors import DecodeError
-from scheduler.model import Group, GroupKey, Pod
+from scheduler.model import Constraints, Group, GroupKey, Pod
 
 BODY_LIMIT = 16 << 20
 """Bytes of a request."""
 
 KINDS = 64
 """Kinds of pods of a request, those of each gang by themselves."""
+
+DEMANDS = 2_000
+"""What all kinds of pods of a request may ask of nodes: each of it is compared with every node, by
+which the planner is held up."""
+
+VALUES_A_DEMAND = 50
+"""Values of one expression that take as long to compare as one more demand."""
 
 NAMED = 3
 """Pods that a warning names."""
@@ -65,6 +72,20 @@ def _bound(pods: Sequence[Pod]) -> None:
             f"{many} kinds of pods are too many; at most {KINDS} are judged at once, where pods of "
             "one gang that ask for the same are of one kind: ask about fewer"
         )
+    asked = sum(map(_demands, {pod.constraints for pod in pods}))
+    if asked > DEMANDS:
+        raise DecodeError(
+            f"{asked} conditions on nodes (in affinity, selectors, tolerations) are too many; at "
+            f"most {DEMANDS} are judged at once: ask about fewer kinds of pods, or simplify them"
+        )
+
+
+def _demands(constraints: Constraints) -> int:
+    terms = constraints.terms or ()
+    required = [asked for term in terms for asked in (*term.expressions, *term.fields)]
+    values = sum(len(asked.values) for asked in required)
+    others = len(constraints.selector) + len(constraints.tolerations) + len(constraints.ports)
+    return len(terms) + len(required) + values // VALUES_A_DEMAND + others
 
 
 def _gang_of(pod: Pod) -> object:

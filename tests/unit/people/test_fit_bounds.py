@@ -59,6 +59,45 @@ def test_as_many_kinds_as_are_judged_are_judged(idle: Site, gangs: int, kinds: i
     assert ask(idle, unlike(gangs, kinds)).status_code == 200
 
 
+def affine(name: str, terms: list[Any], **spec: Any) -> dict[str, Any]:
+    """A pod of a gang of two that asks much of nodes."""
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    found = builders.pod(f"t/{name}", gpu=1, gang="a", min=2)
+    found["spec"] |= {"affinity": {"nodeAffinity": required}, **spec}
+    return found
+
+
+def none_of(keys: int) -> list[Any]:
+    return [{"key": f"k{at}", "operator": "DoesNotExist"} for at in range(keys)]
+
+
+@pytest.mark.parametrize(
+    ("terms", "spec"),
+    [
+        ([{"matchExpressions": none_of(1001)}], {}),
+        ([{"matchExpressions": [*none_of(500)]}, *[{}] * 501], {}),
+        ([{"matchExpressions": [{"key": "k", "operator": "NotIn", "values": ["v"] * 51_000}]}], {}),
+        (None, {"nodeSelector": {f"k{at}": "v" for at in range(1001)}}),
+        (None, {"tolerations": [{"key": f"k{at}", "operator": "Exists"} for at in range(1001)]}),
+    ],
+    ids=["expressions", "terms", "values", "selectors", "tolerations"],
+)
+def test_too_many_conditions_on_nodes_are_refused(
+    idle: Site, terms: list[Any] | None, spec: dict[str, Any]
+) -> None:
+    """Each is compared with every node, before anything is counted that ends a question."""
+    asked = terms or [{"matchExpressions": none_of(1)}]
+    other = [*asked[1:], {**asked[0], "matchFields": none_of(1)}]
+    answer = ask(idle, [affine("a-0", asked, **spec), affine("a-1", other, **spec)])
+    assert answer.status_code == 400
+    assert "conditions on nodes" in answer.json()["error"]
+
+
+def test_conditions_that_pods_have_in_common_count_once(idle: Site) -> None:
+    terms = [{"matchExpressions": none_of(1500)}]
+    assert ask(idle, [affine(f"a-{at}", terms) for at in range(2)]).status_code == 200
+
+
 def test_too_many_pods_are_refused_with_what_to_do(idle: Site) -> None:
     answer = ask(idle, [{"metadata": {"name": "p"}}] * 4097)
     assert answer.status_code == 400
