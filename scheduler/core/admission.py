@@ -38,13 +38,10 @@ def plan(turn: Turn, fresh: Sequence[GangKey]) -> bool:
     if gained or any(state.gangs[key].stage is Stage.QUEUED for key in touched):
         backfill.update(turn)
     gains = _Gains(state.planned_at, state.gains, state.newly_free())
-    tried = False
     for gang in order(state.gangs[key] for key in _to_try(state, touched, settled)):
         if _may_be_tried(turn, gang) and not _is_shut(state, gang, gains):
             _try(turn, gang)
-            tried = True
-    if tried:
-        backfill.give_up(turn)
+    backfill.give_up(turn)
     return bool(turn.touched) or (settled and state.gains != gains.until)
 
 
