@@ -152,8 +152,8 @@ def waited(late: Sequence[float]) -> str:
 
 
 def _hold(console: Console) -> None:
-    console.print("The page stays up; Ctrl-C ends it.")
     try:
+        console.print("The page stays up; Ctrl-C ends it.")
         while True:
             time.sleep(1)
     except KeyboardInterrupt:

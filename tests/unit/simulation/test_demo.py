@@ -118,6 +118,8 @@ def test_a_port_in_use_is_an_error_that_leaves_nothing_behind(tmp_path: Path) ->
         assert second.returncode != 0
         assert f"cannot listen on 127.0.0.1:{port}" in second.stderr
         assert "Traceback" not in second.stderr
+        while "The page stays up" not in first.stderr.readline():
+            assert first.poll() is None
         os.kill(first.pid, signal.SIGINT)
         assert first.wait(DEADLINE_S) == 0
         assert first.stdout is not None

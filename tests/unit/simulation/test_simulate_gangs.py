@@ -136,13 +136,13 @@ def test_room_that_is_kept_is_open_to_jobs_that_say_they_end_in_time() -> None:
     gangs = [
         gang("long", 0, 7, 4, 5_000),
         gang("large", 10, 8, 4, 100),
-        gang("short", 1_000, 1, 4, 600),
-        gang("endless", 1_001, 1, 4, 9_000),
+        gang("short", 620, 1, 4, 600),
+        gang("endless", 621, 1, 4, 9_000),
     ]
-    # "large" has waited ten minutes: all nodes are kept for it, the idle one, too.
-    assert starts(replayed("muster", gangs))["short"] == 5_100
+    # "large" has waited ten minutes: for a minute all nodes are kept for it, the idle one, too.
+    assert starts(replayed("muster", gangs))["short"] == 670
     told = starts(replayed("muster-told", gangs))
-    assert told == {"long": 0, "large": 5_000, "short": 1_000, "endless": 5_100}
+    assert told == {"long": 0, "large": 5_000, "short": 620, "endless": 5_100}
 
 
 def test_spread_takes_empty_nodes_and_binpack_full_ones() -> None:
