@@ -13,7 +13,6 @@ import ssl
 import threading
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from scheduler.api.listeners import Address
@@ -93,12 +92,7 @@ class TlsFront:
     def __enter__(self) -> TlsFront:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # ── inner ──
@@ -188,10 +182,11 @@ class TlsFront:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # First, for the end of all may come while these are waited for.
+            onward.close()
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            onward.close()
 
     async def _renew(self) -> None:
         """Take a renewed certificate for the connections that follow."""
