@@ -144,22 +144,22 @@ class Verbs:
         small = len(body) <= INLINE_BYTES
         offer = wire.read_offer(body) if small else await self._aside(wire.read_offer, body)
         ask = partial(self._service.filter, offer.ref, offer.names, partial(_pod, offer.pod))
-        reply = await self._settled(partial(self._soon, small, ask))
+        reply = await self._settled(small, ask)
         write = partial(wire.write_filter, offer, reply)
         return write() if small else await self._aside(write)
 
-    async def _settled(self, ask: Callable[[], Awaitable[FilterReply]]) -> FilterReply:
+    async def _settled(self, small: bool, ask: Callable[..., FilterReply]) -> FilterReply:
         """The last answer of several, each of which is as new as its look."""
         now = self._patience.clock
         began = now()
-        reply = await ask()
+        reply = await self._soon(small, ask)
         for _ in range(MOST_LOOKS):
             looked = now()
             late = looked - began >= MOST_WAIT_S
             if late or not reply.unsettled or not self._patience.take(LOOK_S):
                 break
             await asyncio.sleep(LOOK_S)
-            reply = await ask()
+            reply = await self._soon(small, partial(ask, again=True))
             self._patience.spend(now() - looked - LOOK_S)
         return reply
 

@@ -31,8 +31,12 @@ class TracedService(Service):
         super().__init__(*arguments, **named)
         self._tracing = tracing
 
-    def filter(self, ref: PodRef, names: Sequence[str], pod: PodSource) -> FilterReply:
-        """As that of Service."""
+    def filter(
+        self, ref: PodRef, names: Sequence[str], pod: PodSource, *, again: bool = False
+    ) -> FilterReply:
+        """As that of Service; the span is that of the call's first look."""
+        if again:
+            return super().filter(ref, names, pod, again=True)
         with self._call("filter", ref, len(names)) as span:
             reply = super().filter(ref, names, pod)
             span.set_attribute(LEFT, len(reply.nodes))

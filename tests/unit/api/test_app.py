@@ -162,8 +162,10 @@ class TestVerbs:
     def test_one_that_does_not_change_is_given_in_the_end(self, site: Site) -> None:
         hold = {"muster": "1 of 2 pods exist"}
         site.engine.on(Filter, lambda event: Taken(FilterReply([], {}, hold, unsettled=True)))
-        got = site.post("/filter", args(pod("a-0"), "n1", "n2"))
+        got = site.post("/filter", args(pod("a-0"), "n1"))
         assert got["FailedAndUnresolvableNodes"] == hold
+        counted = site.service.metrics.text().decode()
+        assert "muster_filter_one_node_calls_total 1.0" in counted, "it was one call"
         assert 1 < len(site.engine.events) <= 1 + MOST_LOOKS
 
     def test_looks_that_take_long_are_few_and_used_up(self, site: Site) -> None:

@@ -184,6 +184,16 @@ def test_a_gang_that_waits_says_why(site: Site) -> None:
     assert span.status.status_code is StatusCode.UNSET, "an expected no is no error"
 
 
+def test_another_look_for_the_same_call_has_no_span_of_its_own(site: Site) -> None:
+    big = site.gang("big", 3)[0]
+    until(lambda: site.service.gang_of(big.uid) == "t/big")
+    first = site.service.filter(big, ["n1"], lambda: seen(site, big))
+    again = site.service.filter(big, ["n1"], lambda: seen(site, big), again=True)
+
+    assert again == first
+    assert len(site.named("muster.filter")) == 1
+
+
 def test_what_was_never_sent_leaves_nothing_behind() -> None:
     spans = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
