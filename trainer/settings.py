@@ -129,10 +129,12 @@ def at_least(name: str, value: float, least: int) -> None:
         raise SettingsError(f"{flag(name)} ({variable(name)}) is {said}; want {least} or more")
 
 
-def at_most(name: str, value: float, most: int) -> None:
-    if not value <= most:
-        said = numbers.shown(value)
-        raise SettingsError(f"{flag(name)} ({variable(name)}) is {said}; want {most} or less")
+def at_most(settings: Settings, bounds: Mapping[str, int]) -> None:
+    for name, most in bounds.items():
+        value = getattr(settings, name)
+        if not value <= most:
+            said = numbers.shown(value)
+            raise SettingsError(f"{flag(name)} ({variable(name)}) is {said}; want {most} or less")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +267,7 @@ class LaunchSettings(Settings):
         at_least("grace", self.grace, 2)
         for name in ("flight_recorder", "metrics_port"):
             at_least(name, getattr(self, name), 0)
-        for name, most in _MOST_OF_LAUNCH.items():
-            at_most(name, getattr(self, name), most)
+        at_most(self, _MOST_OF_LAUNCH)
 
 
 _MOST_OF_LAUNCH = {
@@ -311,8 +312,7 @@ class PreflightSettings(Settings):
             at_least(name, getattr(self, name), 1)
         for name in ("deadline", "timeout", "min_gbps", "min_share", "min_allreduce_gbps"):
             at_least(name, getattr(self, name), 0)
-        for name, most in _MOST_OF_PREFLIGHT.items():
-            at_most(name, getattr(self, name), most)
+        at_most(self, _MOST_OF_PREFLIGHT)
 
 
 _MOST_OF_PREFLIGHT = {

@@ -181,8 +181,7 @@ class TrainSettings(Settings):
         for name in ("clip", "max_bad_steps", "bucket_mib"):
             at_least(name, getattr(self, name), 0)
         at_least("seed", self.seed, -_MOST["seed"])
-        for name, most in _MOST.items():
-            at_most(name, getattr(self, name), most)
+        at_most(self, _MOST)
 
 
 _COUNTS = ("global_batch", "hidden", "keep", "threads", "timeout", "init_timeout")

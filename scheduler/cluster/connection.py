@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from scheduler.cluster import mirror, snapshot
@@ -108,12 +107,7 @@ class Connection:
             self._leadership.start(Elected(self.service, self._fence, self._view))
         return self.service
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._leadership:
             self._leadership.stop(STOP_S)
         self._view.stop(STOP_S)

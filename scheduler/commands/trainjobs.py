@@ -31,7 +31,11 @@ def jobset_of(job: Json, objects: Iterable[Json], replicas: int | None = None) -
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {**meta, "name": _name(job), "namespace": job["metadata"]["namespace"]},
+        "metadata": {
+            **meta,
+            "name": job["metadata"]["name"],
+            "namespace": job["metadata"]["namespace"],
+        },
         "spec": inner,
     }
 
@@ -127,8 +131,3 @@ def _joined(under: list[Any], over: list[Any]) -> list[Any]:
     return kept + [
         copy.deepcopy(item) for item, name in zip(over, names, strict=True) if name not in known
     ]
-
-
-def _name(job: Json) -> str:
-    name: str = job["metadata"]["name"]
-    return name

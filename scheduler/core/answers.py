@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import islice
 
 from scheduler.core import booking, gates, probing, starting
 from scheduler.core.gang import Gang, Reason, Stage
@@ -138,13 +137,13 @@ def _hold(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterReply
 
 def _is_arriving(turn: Turn, gang: Gang) -> bool:
     """Whether the gang's other members are being made just now."""
-    formed = gang.life is None or gang.life.reason is not Reason.TOO_FEW
-    return not formed and turn.now - gang.joined_at < ARRIVING_S
+    forms = gang.life is not None and gang.life.reason is Reason.TOO_FEW
+    return forms and turn.now - gang.joined_at < ARRIVING_S
 
 
 def _is_being_bound(state: State, gang: Gang) -> bool:
     """Whether Muster is at binding the gang's members: the scheduler could only get in the way."""
-    return any(uid in state.binding for uid in islice(gang.reserved, 1))
+    return next(iter(gang.reserved), None) in state.binding
 
 
 def _told(turn: Turn, gang: Gang) -> tuple[Reason, str]:

@@ -22,7 +22,7 @@ from scheduler.core import planning
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.effort import shared_domains
 from scheduler.core.gang import Gang, Reason, Stage, Status
-from scheduler.core.kinds import Kind, kind_of
+from scheduler.core.kinds import kind_of
 from scheduler.core.planning import required_level, waiting_pods
 from scheduler.core.queue import place_of
 from scheduler.core.rooming import fits_of, open_room
@@ -172,7 +172,7 @@ def _share(state: State, gang: Gang) -> float:
     Of all that are not bound: those that were given seats within the step count as waiting still.
     """
     pods = [state.pods[uid] for uid in gang.by_status[Status.WAITING]]
-    seats, _ = _seats(state, state.ledger.frame(), kind_of(max(pods, key=state.accelerators)))
+    seats, _ = _seats(state, state.ledger.frame(), pods)
     return min(1.0, len(pods) / max(1, int(seats.sum())))
 
 
@@ -228,7 +228,7 @@ def _choose(state: State, gang: Gang, in_vain: set[Hashable]) -> Kept | None:
 
 def _first(state: State, gang: Gang, pods: Sequence[Pod]) -> Kept | None:
     frame = state.ledger.frame()
-    seats, busy = _seats(state, frame, kind_of(max(pods, key=state.accelerators)))
+    seats, busy = _seats(state, frame, pods)
     level = required_level(state, gang)
     areas = _areas(shared_domains(state, gang, level), len(frame.names))
     areas = [rows for rows in areas if int(seats[rows].sum()) >= len(pods)]
@@ -276,8 +276,12 @@ def _would_do(
     return [row[node] for node in plan.nodes] if plan else ()
 
 
-def _seats(state: State, frame: Frame, kind: Kind) -> tuple[Ints, Ints]:
-    """Per row: members that the empty node would hold, and accelerators in use there."""
+def _seats(state: State, frame: Frame, pods: Sequence[Pod]) -> tuple[Ints, Ints]:
+    """Per row: members that the empty node would hold, and accelerators in use there.
+
+    All members count as the one that asks for most accelerators.
+    """
+    kind = kind_of(max(pods, key=state.accelerators))
     seats = fits_of(state, kind, replace(open_room(state), free=frame.allocatable))
     total = frame.total(frame.allocatable, state.is_accelerator)
     return seats, total - frame.total(frame.free, state.is_accelerator)

@@ -54,6 +54,10 @@ class Seats:
     """Different domains used at each level, then nodes; a node in no domain counts as one. Seats
     of living members (`Ask.near`) are not counted."""
 
+    def by_member(self) -> list[int]:
+        """The row of each member, in the order of ``rows``."""
+        return [int(row) for row in np.repeat(self.rows, self.counts)]
+
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:

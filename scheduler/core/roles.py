@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -99,11 +100,18 @@ def _attempts(problem: RoleProblem, first: Attempt) -> list[Attempt]:
     tried = [first]
     if _proven(problem, first):
         return tried
-    for order in others:
-        if problem.is_enough():
-            return tried
-        tried.append(problem.attempt(order))
+    tried += _as_allowed(problem, (partial(problem.attempt, order) for order in others))
     return tried + _single_domains(problem, first, largest_first)
+
+
+def _as_allowed(
+    problem: RoleProblem, attempts: Iterable[Callable[[], Attempt]]
+) -> Iterator[Attempt]:
+    """Attempts, one after the other, until what was found so far has to do."""
+    for attempt in attempts:
+        if problem.is_enough():
+            return
+        yield attempt()
 
 
 def _best_inside(problem: RoleProblem, attempt: Attempt) -> tuple[Seats, ...] | None:
@@ -134,12 +142,8 @@ def _best(problem: RoleProblem, tried: Sequence[Attempt]) -> tuple[Seats, ...] |
 
 def _settled(problem: RoleProblem, placed: Sequence[Attempt]) -> list[Attempt]:
     """Each attempt with its roles placed once more, in the order given; at least the first."""
-    found = [problem.settled(placed[0])]
-    for attempt in placed[1:]:
-        if problem.is_enough():
-            break
-        found.append(problem.settled(attempt))
-    return found
+    others = (partial(problem.settled, attempt) for attempt in placed[1:])
+    return [problem.settled(placed[0]), *_as_allowed(problem, others)]
 
 
 def _check(fabric: Fabric, roles: Sequence[RoleAsk], free: IntArray) -> None:
@@ -179,10 +183,8 @@ def _single_domains(problem: RoleProblem, first: Attempt, order: list[int]) -> l
     for level in range(problem.fabric.levels - 1, broadest - 1, -1):
         if first.missing is None and not _is_spread(problem, first, level):
             continue
-        for areas in _areas(problem, level):
-            if problem.is_enough():
-                return tried
-            tried.append(problem.attempt(order, *areas))
+        inside = (partial(problem.attempt, order, *areas) for areas in _areas(problem, level))
+        tried += _as_allowed(problem, inside)
         if any(attempt.missing is None for attempt in tried):
             break
     return tried

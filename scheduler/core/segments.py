@@ -133,7 +133,7 @@ class _Seating:
             seats = place(self.view.fabric, narrowed)
             if isinstance(seats, NoRoom):
                 return seats
-            rows = np.repeat(seats.rows, seats.counts).tolist()
+            rows = seats.by_member()
         return _Found(_without(ask, rows), _pairs(pods, rows))
 
     def _anywhere(self, ask: Ask, count: int, layers: Sequence[Layer]) -> list[int] | NoRoom:

@@ -95,8 +95,7 @@ class Coarse:
             return found
         seats = place(self.fabric, ask)
         assert isinstance(seats, Seats), "a domain with room for its segments holds their members"
-        rows: list[int] = np.repeat(seats.rows, seats.counts).tolist()
-        return rows
+        return seats.by_member()
 
     def _placed(self, whole: int, rest: int) -> tuple[Ints, int] | NoRoom:
         """Segments for each domain and the domain of what is left (-1: nothing is), at the least
