@@ -43,15 +43,18 @@ __all__ = [
     "TOPOLOGY_KEY",
     "Affinity",
     "Choice",
+    "Holder",
     "Link",
     "Matrix",
     "Nic",
     "NodeDevices",
+    "Told",
     "Unreadable",
     "affinity",
     "choose",
     "choose_on",
     "grade",
+    "indexes_now",
     "parse_annotation",
     "parse_in_use",
     "predict",
@@ -74,6 +77,26 @@ class Affinity(NamedTuple):
 
 
 NOTHING_BESIDE = Affinity((), ())
+
+
+class Told(NamedTuple):
+    """The GPUs that a pod was told."""
+
+    gpus: tuple[int, ...]
+    """Their indexes at that time."""
+    uuids: tuple[str, ...] = ()
+    """The same ones by UUID, for pods that take what they are told. Empty where none was known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A pod that holds GPUs of a node."""
+
+    count: int
+    told: Told | None = None
+    exact: bool = False
+    """Whether it takes what it was told, whatever anybody else says of it."""
+
 
 HIGHEST_GRADE = 10
 """The extender protocol's highest score of a node."""
@@ -154,31 +177,44 @@ def affinity(node_annotations: Mapping[str, str], gpus: Sequence[int]) -> Affini
 
 
 def taken(
-    node_annotations: Mapping[str, str],
-    holders: Mapping[str, int],
-    predicted: Mapping[str, Sequence[int]] | None = None,
-    given: Mapping[str, Sequence[int]] | None = None,
+    node_annotations: Mapping[str, str], holders: Mapping[str, Holder]
 ) -> frozenset[int] | None:
-    """The GPUs in use on a node, or None where that cannot be told.
+    """Indexes of the GPUs in use on a node, as they are now; None where that cannot be told.
 
-    `holders` are the uids of all pods that hold GPUs there, with how many: the kubelet forgets pods
-    late, so what the annotation says of others does not count. `predicted` are the GPUs of those
-    that are planned or bound but not yet in the annotation; `given` are those that pods were told
-    to take, which counts whatever the annotation says. Where the sum does not come out (a
-    prediction that went wrong, a GPU shared by pods, one that the node does not have), nothing is
-    known.
+    `holders` are all pods that hold GPUs there, by uid: the kubelet forgets pods late, so what the
+    annotation says of others does not count. What it says of a holder goes before what that was
+    told, unless it takes that. Where it does not come out (a prediction that went wrong, a GPU
+    shared by pods, one that the node does not have), nothing is known.
     """
     if not holders:
         return frozenset()
     in_use = parse_in_use(node_annotations.get(IN_USE_KEY, ""))
     if in_use is None:
         return None
-    known = {**(predicted or {}), **in_use, **(given or {})}
-    found = frozenset(gpu for uid in holders for gpu in known.get(uid, ()))
     table = parse_annotation(node_annotations.get(TOPOLOGY_KEY, ""))
-    if table is not None and not all(0 <= gpu < table.matrix.gpus for gpu in found):
-        return None
-    return found if len(found) == sum(holders.values()) else None
+    found: set[int] = set()
+    for uid, holder in holders.items():
+        gpus = None if holder.exact and holder.told else in_use.get(uid)
+        if gpus is None and holder.told is not None:
+            gpus = indexes_now(table, holder.told)
+        if gpus is None or len(set(gpus)) != holder.count or not found.isdisjoint(gpus):
+            return None
+        found.update(gpus)
+    within = table is None or all(0 <= gpu < table.matrix.gpus for gpu in found)
+    return frozenset(found) if within else None
+
+
+def indexes_now(table: NodeDevices | None, told: Told) -> tuple[int, ...] | None:
+    """Where the GPUs that a pod was told stand in the node's table now, ascending.
+
+    Drivers number GPUs anew when they are loaded, and when one is gone. None where one of them
+    is not there; without UUIDs, the old indexes are taken to hold.
+    """
+    if not told.uuids:
+        return told.gpus
+    at = {uuid: index for index, uuid in enumerate(table.uuids)} if table is not None else {}
+    found = sorted(at[uuid] for uuid in told.uuids if uuid in at)
+    return tuple(found) if len(found) == len(told.uuids) else None
 
 
 def grade(choice: Choice) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scheduler.core import cliques
-from scheduler.core.devices import NOTHING_BESIDE, Affinity
+from scheduler.core.devices import NOTHING_BESIDE, Affinity, Told
 from scheduler.model import Node
 
 KEY = "muster.scheduler/hint"
@@ -41,6 +41,7 @@ def make(
     levels: Sequence[str],
     path: Sequence[str | None],
     gpus: Sequence[int] | None = None,
+    uuids: Sequence[str] = (),
     beside: Affinity = NOTHING_BESIDE,
 ) -> dict[str, Any]:
     """The hint of one member that is placed on ``node``."""
@@ -57,6 +58,7 @@ def make(
         "path": list(path),
         "clique": cliques.clique_of(node.labels) or None,
         "gpus": None if gpus is None else list(gpus),
+        **({"uuids": list(uuids)} if uuids else {}),
         **{name: list(known) for name, known in beside._asdict().items() if known},
         "spot": is_spot(node),
     }
@@ -100,12 +102,15 @@ def generation_of(annotation: str) -> str:
     return found if isinstance(found, str) and usable else ""
 
 
-def gpus_of(annotation: str) -> tuple[int, ...] | None:
-    """The GPU indexes in a pod's hint, if there are usable ones."""
-    gpus = read(annotation).get("gpus")
+def told_of(annotation: str) -> Told | None:
+    """The GPUs in a pod's hint, if there are usable ones."""
+    found = read(annotation)
+    gpus, uuids = found.get("gpus"), found.get("uuids", [])
     if not isinstance(gpus, list) or not all(type(index) is int for index in gpus):
         return None
-    return tuple(gpus)
+    if not isinstance(uuids, list) or len(uuids) not in (0, len(gpus)):
+        return None
+    return Told(tuple(gpus), tuple(uuids)) if all(type(one) is str for one in uuids) else None
 
 
 def is_spot(node: Node) -> bool:

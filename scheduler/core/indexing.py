@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from scheduler.core import devices, hints
+from scheduler.core.devices import Holder, NodeDevices, Told
 from scheduler.core.state import State
 from scheduler.model import Node, Pod
 
@@ -15,8 +14,8 @@ TENTATIVE = "tentative/"
 """Prefix of a pod's uid where its room is booked only until other plans are made."""
 
 
-def gpus_for(state: State, pod: Pod, name: str) -> tuple[int, ...] | None:
-    """The predicted indexes on a node; None where they are not known, which is most often.
+def gpus_for(state: State, pod: Pod, name: str) -> Told | None:
+    """The GPUs predicted on a node; None where they are not known, which is most often.
 
     A prediction, since the kubelet chooses: nothing is kept from a pod because of it, unless it
     asks for an exact assignment (`exactness`).
@@ -27,7 +26,12 @@ def gpus_for(state: State, pod: Pod, name: str) -> tuple[int, ...] | None:
         return None
     held = _held(state, node, wanted[0], pod.uid)
     count = pod.requests[wanted[0]]
-    return None if held is None else devices.predict(node.annotations, held, count)
+    gpus = None if held is None else devices.predict(node.annotations, held, count)
+    if gpus is None:
+        return None
+    table = _table(node)
+    uuids = table.uuids if table is not None and is_exact(pod) else ()
+    return Told(gpus, tuple(uuids[gpu] for gpu in gpus) if uuids else ())
 
 
 def unknown(state: State, name: str, resource: str, *, empty: bool = False) -> str:
@@ -40,20 +44,33 @@ def unknown(state: State, name: str, resource: str, *, empty: bool = False) -> s
         return "it is not known"
     if fault := _table_fault(node, resource):
         return fault
-    found = devices.parse_annotation(node.annotations[devices.TOPOLOGY_KEY])
-    if found is not None and found.matrix.mig:
+    table = _table(node)
+    if table is not None and table.matrix.mig:
         return "some are split into MIG instances"
     if empty or _held(state, node, resource, "") is not None:
         return ""
+    for uid, holder in _holders(state, node, resource).items():
+        if holder.exact and holder.told and devices.indexes_now(table, holder.told) is None:
+            return f"{state.pods[uid].key} was given some that its agent does not show any more"
     return "pods there have some of which nobody says which"
 
 
-def is_nameable(state: State, pod: Pod, node: Node, gpus: Sequence[int] | None) -> bool:
-    """Whether a pod can be bound as it asks: it takes any accelerators, or these can be named."""
+def is_nameable(state: State, pod: Pod, node: Node, told: Told | None) -> bool:
+    """Whether a pod can be bound as it asks: it takes any accelerators, or these are there."""
     if not is_exact(pod) or not state.accelerators(pod):
         return True
-    found = devices.parse_annotation(node.annotations.get(devices.TOPOLOGY_KEY, ""))
-    return bool(gpus) and found is not None and max(gpus or ()) < found.matrix.gpus
+    table = _table(node)
+    gpus = devices.indexes_now(table, told) if told is not None else None
+    return bool(gpus) and table is not None and max(gpus or ()) < table.matrix.gpus
+
+
+def gpus_now(node: Node, told: Told | None) -> tuple[int, ...] | None:
+    """The indexes that these GPUs have now, as far as they are known."""
+    return None if told is None else devices.indexes_now(_table(node), told)
+
+
+def _table(node: Node) -> NodeDevices | None:
+    return devices.parse_annotation(node.annotations.get(devices.TOPOLOGY_KEY, ""))
 
 
 def _table_fault(node: Node, resource: str) -> str:
@@ -84,11 +101,9 @@ def is_exact(pod: Pod) -> bool:
     return bool(pod.declaration and pod.declaration.options.exact_gpus)
 
 
-def visible_devices(node: Node, gpus: Sequence[int]) -> str:
+def visible_devices(told: Told) -> str:
     """GPUs as ``NVIDIA_VISIBLE_DEVICES`` names them: by uuid, or by index where none is known."""
-    found = devices.parse_annotation(node.annotations.get(devices.TOPOLOGY_KEY, ""))
-    uuids = found.uuids if found else ()
-    return ",".join(uuids[gpu] if uuids else str(gpu) for gpu in gpus)
+    return ",".join(told.uuids or map(str, told.gpus))
 
 
 def _held(state: State, node: Node, resource: str, but: str) -> frozenset[int] | None:
@@ -97,19 +112,20 @@ def _held(state: State, node: Node, resource: str, but: str) -> frozenset[int] |
     One pod does not count, ``but``; nor do those whose seats are only tried (`TENTATIVE`) and that
     will be told theirs before they are bound.
     """
-    holders = {
-        uid: claim.resources[resource]
+    return devices.taken(node.annotations, _holders(state, node, resource, but))
+
+
+def _holders(state: State, node: Node, resource: str, but: str = "") -> dict[str, Holder]:
+    return {
+        uid: _holder(state, uid, claim.resources[resource])
         for uid, claim in state.ledger.claims(node.name).items()
         if uid != but and claim.resources.get(resource) and not _is_told_later(state, uid)
     }
-    told = {uid: gpus for uid in holders if (gpus := _predicted(state, uid)) is not None}
-    given = {uid: gpus for uid, gpus in told.items() if _takes_given(state, uid)}
-    return devices.taken(node.annotations, holders, told, given)
 
 
-def _takes_given(state: State, uid: str) -> bool:
+def _holder(state: State, uid: str, count: int) -> Holder:
     pod = state.pods.get(uid)
-    return pod is not None and is_exact(pod)
+    return Holder(count, _told(state, uid), pod is not None and is_exact(pod))
 
 
 def _is_told_later(state: State, key: str) -> bool:
@@ -117,9 +133,9 @@ def _is_told_later(state: State, key: str) -> bool:
     return pod is not None and is_exact(pod)
 
 
-def _predicted(state: State, uid: str) -> tuple[int, ...] | None:
-    """What was predicted for a pod earlier: in its reservation, or in the hint that it carries."""
+def _told(state: State, uid: str) -> Told | None:
+    """What was chosen for a pod earlier: in its reservation, or in the hint that it carries."""
     if uid in state.reservations:
         return state.reservations[uid].gpus
     pod = state.pods.get(uid)
-    return hints.gpus_of(pod.hint) if pod is not None and pod.hint else None
+    return hints.told_of(pod.hint) if pod is not None and pod.hint else None

@@ -155,17 +155,16 @@ def send_bind(turn: Turn, gang: Gang, pod: Pod) -> None:
     state.binding[pod.uid] = number
     gang.retries.pop(pod.uid, None)
     note = f"gang {gang.key}, rank {reservation.rank} of {size}"
-    annotations = {hints.KEY: state.open[number].hint, **_assigned(state, pod, reservation)}
+    annotations = {hints.KEY: state.open[number].hint, **_assigned(pod, reservation)}
     lift = gates.is_own(pod)
     turn.effects.append(Bind(number, pod.ref, reservation.node, annotations, gang.key, note, lift))
 
 
-def _assigned(state: State, pod: Pod, reservation: Reservation) -> dict[str, str]:
+def _assigned(pod: Pod, reservation: Reservation) -> dict[str, str]:
     """The annotation that gives a member its very GPUs, where it asks for that."""
-    node = state.node(reservation.node)
-    if node is None or not reservation.gpus or not indexing.is_exact(pod):
+    if reservation.gpus is None or not indexing.is_exact(pod):
         return {}
-    return {hints.VISIBLE: indexing.visible_devices(node, reservation.gpus)}
+    return {hints.VISIBLE: indexing.visible_devices(reservation.gpus)}
 
 
 def hint_of(state: State, gang: Gang, pod: Pod, reservation: Reservation) -> dict[str, object]:
@@ -174,6 +173,7 @@ def hint_of(state: State, gang: Gang, pod: Pod, reservation: Reservation) -> dic
     assert node is not None
     assert gang.life is not None
     topology = state.topology()
+    gpus = indexing.gpus_now(node, reservation.gpus)
     return hints.make(
         gang=f"{gang.key.namespace}/{gang.key.name}",
         generation=gang.memory.generation,
@@ -184,8 +184,9 @@ def hint_of(state: State, gang: Gang, pod: Pod, reservation: Reservation) -> dic
         node=node,
         levels=topology.levels,
         path=topology.path(node.name),
-        gpus=reservation.gpus,
-        beside=devices.affinity(node.annotations, reservation.gpus or ()),
+        gpus=gpus,
+        uuids=reservation.gpus.uuids if reservation.gpus else (),
+        beside=devices.affinity(node.annotations, gpus or ()),
     )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from scheduler.core.capacity import Ledger
 from scheduler.core.cliques import Cliques
+from scheduler.core.devices import Told
 from scheduler.core.gang import Gang, Refusal
 from scheduler.core.messages import Effect, Reply
 from scheduler.core.topology import Topology
@@ -29,8 +30,8 @@ class Reservation:
     gang: GangKey
     node: str
     rank: int
-    gpus: tuple[int, ...] | None = None
-    """Indexes of the GPUs that it will most likely get."""
+    gpus: Told | None = None
+    """The GPUs that it will most likely get."""
     how: Start = Start.BURST
     """How its member is started; a nomination must be cleared if the reservation ends."""
     called: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from scheduler.core.messages import (
     NodeSeen,
     Nominate,
     Outcome,
+    PodGone,
     PodSeen,
     Synced,
 )
@@ -32,6 +33,7 @@ EXACT = {"exact-gpus": "true"}
 UUIDS = ["GPU-a", "GPU-b", "GPU-c", "GPU-d"]
 TABLE: dict[str, Any] = {"v": 1, "gpus": 4, "links": {"0-1": "NV4", "2-3": "NV4"}, "uuids": UUIDS}
 VISIBLE = "muster.scheduler/visible-devices"
+HINT = "muster.scheduler/hint"
 
 
 def agent(in_use: Mapping[str, Sequence[int]] | None = None, **table: Any) -> dict[str, str]:
@@ -52,6 +54,7 @@ class World:
         self.now = 0.0
         self.given: dict[str, str | None] = {}
         """Pod -> the GPUs that its Binding gave it."""
+        self.hint: dict[str, dict[str, Any]] = {}
         self.node_of: dict[str, str] = {}
         self.effects: list[Effect] = []
         self.step(Synced())
@@ -64,6 +67,7 @@ class World:
             self.effects.append(effect)
             if isinstance(effect, Bind):
                 self.given[effect.ref.name] = effect.annotations.get(VISIBLE)
+                self.hint[effect.ref.name] = json.loads(effect.annotations[HINT])
                 self.node_of[effect.ref.name] = effect.node
             if isinstance(effect, Bind | Nominate):
                 done = EffectDone(effect.id, Outcome.OK)
@@ -90,8 +94,10 @@ def asking(name: str = "t/a", gpu: int = 2, **more: Any) -> dict[str, Any]:
     return pod(name, gpu=gpu, options=EXACT | more.pop("options", {}), **more)
 
 
-def told(gpus: list[int]) -> dict[str, str]:
-    return {"muster.scheduler/hint": json.dumps({"v": 1, "gpus": gpus, "rank": 0})}
+def told(gpus: list[int], uuids: Any = ()) -> dict[str, str]:
+    """The hint of a pod; without UUIDs, as where the agent knows none."""
+    named = {} if uuids == () else {"uuids": uuids}
+    return {"muster.scheduler/hint": json.dumps({"v": 1, "gpus": gpus, **named, "rank": 0})}
 
 
 def visible(annotations: dict[str, str], *pods: dict[str, Any]) -> dict[str, str | None]:
@@ -160,6 +166,82 @@ def test_those_who_leave_the_choice_to_the_kubelet_choose_last() -> None:
     world.node(agent(), allocatable=amd)
     world.pods(*members)
     assert world.given == {"a-0": None, "a-1": "GPU-a,GPU-b"}
+
+
+# ── numbered anew ──
+
+TURNED = agent(uuids=["GPU-c", "GPU-d", "GPU-a", "GPU-b"])
+"""The same four GPUs after the driver was loaded again."""
+
+
+def test_gpus_stay_whose_they_are_when_their_order_changes() -> None:
+    world = World()
+    world.node(agent())
+    world.pods(asking())
+    world.node(TURNED)
+    world.pods(asking("t/b"))
+    assert world.given == {"a": "GPU-a,GPU-b", "b": "GPU-c,GPU-d"}
+
+
+def test_gpus_stay_whose_they_are_when_muster_was_away_while_their_order_changed() -> None:
+    before = World()
+    before.node(agent())
+    before.pods(asking())
+    [bound] = [effect for effect in before.effects if isinstance(effect, Bind)]
+    running = asking(node="n1", annotations=dict(bound.annotations))
+    assert visible(TURNED, running, asking("t/b")) == {"b": "GPU-c,GPU-d"}
+
+
+def test_a_seat_keeps_its_very_gpus_when_they_are_numbered_anew_before_it_is_bound() -> None:
+    world = World()
+    world.node(agent())
+    world.pods(asking(options={"start": "nominate"}))
+    [nominated] = [effect for effect in world.effects if isinstance(effect, Nominate)]
+    world.node(TURNED)
+    world.step(BindCall(nominated.ref, "n1"))
+    assert world.given == {"a": "GPU-a,GPU-b"}
+    assert (world.hint["a"]["gpus"], world.hint["a"]["uuids"]) == ([2, 3], ["GPU-a", "GPU-b"])
+
+
+def test_while_a_pod_has_a_gpu_that_is_gone_its_node_is_shut_to_others_that_ask() -> None:
+    world = World()
+    world.node(agent())
+    world.pods(asking(uid="u-a"))
+    left = agent(gpus=3, links={}, uuids=["GPU-b", "GPU-c", "GPU-d"])
+    world.node(left, gpu=3)
+    world.pods(asking("t/b", gpu=1))
+    assert world.given == {"a": "GPU-a,GPU-b"}
+    assert world.why("b").endswith(
+        "on n1 because t/a was given some that its agent does not show any more"
+    )
+    world.step(PodGone("u-a"))
+    assert world.given == {"a": "GPU-a,GPU-b", "b": "GPU-b"}
+
+
+def test_a_gpu_that_was_free_may_go_and_nothing_changes_for_others() -> None:
+    first = asking(node="n1", annotations=told([2, 3], ["GPU-c", "GPU-d"]))
+    world = World()
+    world.node(agent(gpus=3, links={}, uuids=["GPU-b", "GPU-c", "GPU-d"]), gpu=3)
+    world.pods(first, asking("t/b", gpu=1))
+    assert world.given == {"b": "GPU-b"}
+
+
+def test_where_uuids_are_known_no_more_it_is_not_known_who_has_which() -> None:
+    world = World()
+    world.node(agent())
+    world.pods(asking())
+    world.node(agent(uuids=[]))
+    world.pods(asking("t/b"))
+    assert world.given == {"a": "GPU-a,GPU-b"}
+    world.node(TURNED)
+    assert world.given == {"a": "GPU-a,GPU-b", "b": "GPU-c,GPU-d"}
+
+
+def test_a_hint_with_uuids_that_cannot_be_read_says_nothing() -> None:
+    for uuids in ([], "GPU-a", ["GPU-a"], [1, 2], ["GPU-a", "GPU-a"], ["GPU-a", "GPU-x"]):
+        first = asking("x/a", node="n1", annotations=told([0, 1], uuids))
+        expected = {"b": "GPU-c,GPU-d"} if uuids == [] else {}
+        assert visible(agent(), first, asking("t/b")) == expected
 
 
 # ── not given ──
@@ -270,6 +352,9 @@ AGENTS: tuple[dict[str, str], ...] = (
     agent({"u-1": [3], "u-2": [0, 1]}),
     agent(mig=[0]),
     agent(gpus=3, links={}, uuids=[]),
+    agent(uuids=UUIDS[::-1]),
+    agent({"u-1": [0]}, uuids=[*UUIDS[2:], *UUIDS[:2]]),
+    agent(uuids=[*UUIDS[1:], "GPU-new"]),
 )
 nodes = st.tuples(st.just("node"), st.sampled_from(("n1", "n2")), st.sampled_from(AGENTS))
 pods = st.tuples(
@@ -303,6 +388,5 @@ def test_no_pod_that_asks_for_its_gpus_is_ever_bound_without_or_with_another_s(
         assert len({gpu for gpus in on_node for gpu in gpus}) == sum(map(len, on_node))
 
 
-def _devices(text: str | None) -> Iterable[int]:
-    found = [part for part in (text or "").split(",") if part]
-    return [UUIDS.index(part) if part in UUIDS else int(part) for part in found]
+def _devices(text: str | None) -> list[str]:
+    return [part for part in (text or "").split(",") if part]

@@ -8,8 +8,10 @@ import pytest
 from scheduler.core.devices import (
     IN_USE_KEY,
     TOPOLOGY_KEY,
+    Holder,
     Matrix,
     NodeDevices,
+    Told,
     choose,
     choose_on,
     grade,
@@ -23,6 +25,11 @@ from scheduler.core.devices import (
 def annotations(matrix: Matrix, in_use: dict[str, tuple[int, ...]] | None = None) -> dict[str, str]:
     found = {TOPOLOGY_KEY: write_topology(NodeDevices(matrix))}
     return found if in_use is None else {**found, IN_USE_KEY: write_in_use(in_use)}
+
+
+def told(*gpus: int, exact: bool = False) -> Holder:
+    """A pod of as many GPUs as it was told, by index."""
+    return Holder(len(gpus), Told(gpus), exact)
 
 
 def test_a_member_gets_what_is_best_of_the_rest() -> None:
@@ -58,33 +65,63 @@ def test_what_is_taken_is_what_living_pods_have() -> None:
     """The kubelet forgets pods late: uid-gone is in the annotation, and no more on the node."""
     node = annotations(boxes.power9(), {"uid-a": (0, 1), "uid-gone": (2,)})
 
-    assert taken(node, {"uid-a": 2}) == {0, 1}
+    assert taken(node, {"uid-a": Holder(2)}) == {0, 1}
     assert taken(node, {}) == set()
 
 
 def test_a_prediction_counts_until_the_agent_has_published() -> None:
     node = annotations(boxes.power9(), {"uid-a": (0,)})
 
-    assert taken(node, {"uid-a": 1, "uid-new": 1}, {"uid-new": (3,)}) == {0, 3}
-    assert taken(node, {"uid-a": 1}, {"uid-a": (2,)}) == {0}
+    assert taken(node, {"uid-a": Holder(1), "uid-new": told(3)}) == {0, 3}
+    assert taken(node, {"uid-a": told(2)}) == {0}
+    assert taken(node, {"uid-a": told(2, exact=True)}) == {2}
 
 
 @pytest.mark.parametrize(
-    ("node", "holders", "predicted"),
+    ("node", "holders"),
     [
-        (annotations(boxes.power9()), {"uid-a": 1}, {"uid-a": (0,)}),
-        (annotations(boxes.power9(), {}), {"uid-a": 1}, {}),
-        (annotations(boxes.power9(), {"uid-a": (0,)}), {"uid-a": 2}, {}),
-        (annotations(boxes.power9(), {"uid-a": (0,), "uid-b": (0,)}), {"uid-a": 1, "uid-b": 1}, {}),
-        (annotations(boxes.power9(), {"uid-a": (0,)}), {"uid-a": 1, "uid-b": 1}, {"uid-b": (0,)}),
-        ({IN_USE_KEY: "{"}, {"uid-a": 1}, {}),
+        (annotations(boxes.power9()), {"uid-a": told(0)}),
+        (annotations(boxes.power9(), {}), {"uid-a": Holder(1)}),
+        (annotations(boxes.power9(), {"uid-a": (0,)}), {"uid-a": Holder(2)}),
+        (
+            annotations(boxes.power9(), {"uid-a": (0,), "uid-b": (0,)}),
+            {"uid-a": Holder(1), "uid-b": Holder(1)},
+        ),
+        (
+            annotations(boxes.power9(), {"uid-a": (0, 1), "uid-b": (2,)}),
+            {"uid-a": Holder(1), "uid-b": Holder(2)},
+        ),
+        (annotations(boxes.power9(), {"uid-a": (0,)}), {"uid-a": Holder(1), "uid-b": told(0)}),
+        (annotations(boxes.power9(), {}), {"uid-a": told(4)}),
+        ({IN_USE_KEY: "{"}, {"uid-a": Holder(1)}),
     ],
-    ids=["not-published", "not-yet", "in-part", "shared", "prediction-was-wrong", "bad"],
+    ids=[
+        "not-published",
+        "not-yet",
+        "in-part",
+        "shared",
+        "of-one-more-and-of-another-less",
+        "prediction-was-wrong",
+        "not-on-this-node",
+        "bad",
+    ],
 )
-def test_what_is_taken_cannot_be_told(
-    node: dict[str, str], holders: dict[str, int], predicted: dict[str, tuple[int, ...]]
-) -> None:
-    assert taken(node, holders, predicted) is None
+def test_what_is_taken_cannot_be_told(node: dict[str, str], holders: dict[str, Holder]) -> None:
+    assert taken(node, holders) is None
+
+
+def test_gpus_are_known_again_by_uuid_where_they_are_numbered_anew() -> None:
+    given = Told((0, 1), ("GPU-0", "GPU-1"))
+    holders = {"uid-a": Holder(2, given, exact=True)}
+
+    def held(*uuids: str) -> frozenset[int] | None:
+        devices = NodeDevices(Matrix(len(uuids)), uuids)
+        return taken({TOPOLOGY_KEY: write_topology(devices), IN_USE_KEY: write_in_use({})}, holders)
+
+    assert held("GPU-0", "GPU-1", "GPU-2") == {0, 1}
+    assert held("GPU-2", "GPU-1", "GPU-0") == {1, 2}
+    assert held("GPU-1", "GPU-2") is None
+    assert taken(annotations(boxes.power9(), {}), holders) is None
 
 
 @pytest.mark.parametrize(
