@@ -1,4 +1,5 @@
-"""Writes docs/reference from the code (settings, commands, metrics, reasons), and lists decisions.
+"""Writes docs/reference from the code (settings, commands, metrics, reasons), the table of keys in
+docs/keys.md, and the list of decisions.
 
 ``python -m docs.generate`` writes the pages, ``python -m docs.generate --check`` says whether they
 are up to date. What a thing means is said once, where it is defined; here it is only laid out.
@@ -24,6 +25,7 @@ from scheduler import cli
 from scheduler.api.figures import figures
 from scheduler.core import engine, overview
 from scheduler.core.gang import Reason, Stage
+from scheduler.dialects.muster import KEYS
 from scheduler.service.metrics import Metrics
 from scheduler.service.ports import Totals
 from scheduler.settings import ENVIRONMENT_PREFIX, Settings
@@ -32,6 +34,8 @@ from trainer import cli as trainer_cli
 DOCS = Path(__file__).parent
 
 _HEADER = "<!-- Written by `python -m docs.generate` from the code; change it there. -->\n"
+_KEYS_FROM = "<!-- keys: from scheduler/dialects/muster.py, by `python -m docs.generate` -->\n"
+_KEYS_TO = "<!-- end of keys -->"
 _TOLD_DEFAULT = re.compile(r" \[default: ([^\]]*)\]")
 Row = Sequence[str]
 
@@ -45,7 +49,8 @@ def pages() -> dict[str, str]:
         "reference/reasons.md": _reasons,
         "decisions/index.md": _decisions,
     }
-    return {name: _HEADER + "\n" + "\n".join(page()) + "\n" for name, page in made.items()}
+    whole = {name: _HEADER + "\n" + "\n".join(page()) + "\n" for name, page in made.items()}
+    return {**whole, "keys.md": _with_keys(_read(DOCS / "keys.md"))}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -122,6 +127,16 @@ def _reasons() -> Iterator[str]:
         "",
     )
     yield from _table(("reason", "meaning"), (row for row in _members(Reason) if row[0] != "``"))
+
+
+def _with_keys(page: str) -> str:
+    """The page on keys, with the table between its two marks written anew."""
+    before, start, rest = page.partition(_KEYS_FROM)
+    _, end, after = rest.partition(_KEYS_TO)
+    assert end, "docs/keys.md has lost the marks around its table"
+    rows = ((f"`{name}`", key.value, key.meaning) for name, key in KEYS.items())
+    table = "\n".join(_table(("key", "value", "meaning"), rows))
+    return f"{before}{start}\n{table}\n{end}{after}"
 
 
 def _decisions() -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler.core.quoting import quoted
 from scheduler.dialects import values
@@ -14,7 +14,7 @@ from scheduler.dialects.fields import Fault, Json
 from scheduler.dialects.source import Found, PodSource
 from scheduler.model import NO_OPTIONS, Declaration, Options, Wish
 
-__all__ = ["NAME", "PREFIX", "read_index", "read_options", "read_pod"]
+__all__ = ["KEYS", "NAME", "PREFIX", "Key", "read_index", "read_options", "read_pod"]
 
 NAME = "muster"
 PREFIX = "muster.scheduler/"
@@ -50,25 +50,147 @@ def _models(value: object) -> tuple[str, ...] | Fault:
     return tuple(dict.fromkeys(models))
 
 
-_OPTIONS: dict[str, tuple[str, Callable[[object], Any]]] = {
-    "min-available": ("min_available", values.count),
-    "size": ("size", values.count),
-    "role": ("role", values.name),
-    "role-min": ("role_min", values.role_minimums),
-    "topology-required": ("required", values.level),
-    "topology-preferred": ("preferred", values.level),
-    "topology-relax-after": ("relax_after", values.duration),
-    "segment-size": ("segment_size", values.count),
-    "segment-topology": ("segment_level", values.level),
-    "communication": ("communication", values.communication),
-    "nvlink-domain": ("nvlink", _wish),
-    "gpu-model-required": ("gpu_required", _models),
-    "gpu-model-preferred": ("gpu_preferred", _models),
-    "timeout": ("timeout", values.duration),
-    "max-runtime": ("max_runtime", values.duration),
-    "start": ("start", values.start),
-    "exact-gpus": ("exact_gpus", _truth),
+class Key(NamedTuple):
+    """One of our keys: what it fills in, how it is read, and what people are told of it."""
+
+    field: str
+    """Of Options; "" for a key that is none of them."""
+    read: Callable[[object], Any]
+    value: str
+    meaning: str
+
+
+KEYS: dict[str, Key] = {
+    "gang": Key(
+        "",
+        values.name,
+        "name: 1 to 63 letters, digits, `-`, `_`, `.`",
+        "the pod is a member of that gang in its namespace",
+    ),
+    "min-available": Key(
+        "min_available",
+        values.count,
+        "whole number from 1",
+        "members that must be placed at once, or none is. Missing: what the PodGroup or the owner "
+        "says, else `size`, else 1",
+    ),
+    "size": Key(
+        "size",
+        values.count,
+        "whole number from 1, not below `min-available`",
+        "members expected in all",
+    ),
+    "role": Key(
+        "role",
+        values.name,
+        "name",
+        "this member's role, such as `worker`. `master`, `chief`, `leader`, `launcher`, `head` and "
+        "`driver` come first in rank order",
+    ),
+    "role-min": Key(
+        "role_min",
+        values.role_minimums,
+        'JSON object, such as `{"master": 1, "worker": 4}`',
+        "a minimum for each role; the gang starts when every one is met",
+    ),
+    "index": Key(
+        "",
+        values.index,
+        "whole number from 0",
+        "the member's index within its role; without it the labels of others count",
+    ),
+    "topology-required": Key(
+        "required",
+        values.level,
+        "a level",
+        "all members share one domain of that level, or the gang waits",
+    ),
+    "topology-preferred": Key(
+        "preferred",
+        values.level,
+        "a level",
+        "nodes that lack this level's label are used last. Members are placed as close as possible "
+        "in any case",
+    ),
+    "topology-relax-after": Key(
+        "relax_after",
+        values.duration,
+        "duration",
+        "while the gang waits, the requirement moves one level broader each time this has passed; "
+        "beyond the broadest it is dropped",
+    ),
+    "segment-size": Key(
+        "segment_size",
+        values.count,
+        "whole number from 1",
+        "this many consecutive members belong into one domain of `segment-topology`",
+    ),
+    "segment-topology": Key(
+        "segment_level",
+        values.level,
+        "a level, or `nvlink-domain`",
+        "see above; without it the finest level",
+    ),
+    "nvlink-domain": Key(
+        "nvlink",
+        _wish,
+        "`required` or `preferred`",
+        "all members share one NVLink domain (node label `nvidia.com/gpu.clique`), or the gang "
+        "waits; or they do if one has room for all. Not relaxed with time. Domains that lie inside "
+        "racks or blocks are used as few as possible in any case",
+    ),
+    "communication": Key(
+        "communication",
+        values.communication,
+        "`intensive` or `light`",
+        "members that talk little fill what others left over, on the fullest nodes first, and "
+        "leave whole nodes, racks and blocks free. Without it a gang is `intensive`: placed as "
+        "close together as possible",
+    ),
+    "gpu-model-required": Key(
+        "gpu_required",
+        _models,
+        "list such as `H100,H200`",
+        "the GPU models that will do, by label of the node",
+    ),
+    "gpu-model-preferred": Key(
+        "gpu_preferred",
+        _models,
+        "list such as `H200,H100`",
+        "GPU models to try one after the other, each for the whole gang, before any other",
+    ),
+    "timeout": Key(
+        "timeout",
+        values.duration,
+        "duration",
+        "how long a reservation may stay unbound before the gang gives all of them back; instead "
+        "of the setting `timeout_s`",
+    ),
+    "max-runtime": Key(
+        "max_runtime",
+        values.duration,
+        "duration",
+        "the gang ends within this time. It may then use room that is kept for a gang which has "
+        "waited long, if it ends soon enough. Nothing ends it: set `activeDeadlineSeconds` for "
+        "that",
+    ),
+    "start": Key(
+        "start",
+        values.start,
+        "`burst`, `nominate` or `follow`",
+        "how the planned gang is put in place; instead of the setting `start`",
+    ),
+    "exact-gpus": Key(
+        "exact_gpus",
+        _truth,
+        "`true` or `false`",
+        "the pod takes the very GPUs that Muster chooses, and waits where these are not known. Off "
+        "by default",
+    ),
 }
+"""All keys that may be stated, without their prefix, in the order in which they are explained."""
+
+_OPTIONS = {name: (key.field, key.read) for name, key in KEYS.items() if key.field}
 """Key without prefix -> field of Options and the reader of its value."""
 
 
@@ -76,6 +198,7 @@ _OTHERS = frozenset(
     {"gang", "index", "hint", "woken", "gpu-topology", "gpus-in-use", "visible-devices"}
 )
 """Own keys that are no options."""
+
 _LIKE = 0.8
 """How alike an unknown key must be to a known one to count as misspelt; 1 is equal."""
 
