@@ -185,7 +185,10 @@ class Views:
     def snapshot(self, request: Request) -> Response:
         """The cluster as a file for ``muster replay``, for a bug report."""
         self._all(request, "snapshot")
-        text = "".join(line + "\n" for line in self._service.snapshot_lines())
+        lines = self._service.snapshot_lines()
+        if lines is None:
+            return _json({"error": _NO_OBJECTS}, 404)
+        text = "".join(line + "\n" for line in lines)
         return Response(text, media_type="application/x-ndjson")
 
     def _all(self, request: Request, what: str) -> None:
@@ -196,6 +199,12 @@ class Views:
         """The page with a picture of the cluster."""
         missing = {"error": "this installation has no page; see /v1/gangs"}
         return page() or _json(missing, 404)
+
+
+_NO_OBJECTS = (
+    "snapshot: this Muster keeps no API objects and knows nobody to list them; /v1/state has what "
+    "it made of them"
+)
 
 
 def _json(value: Mapping[str, Any], code: int = 200) -> Response:

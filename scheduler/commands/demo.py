@@ -94,7 +94,13 @@ def _start(
     fleet = Fleet()
     cluster = EmbeddedCluster(nodes(fleet), ClusterOptions(SchedulerOptions(seed=seed)))
     settings = Settings(levels=LEVELS)
-    service = Service(settings, cluster.actuator, clock=cluster.clock, timer=cluster.timer)
+    service = Service(
+        settings,
+        cluster.actuator,
+        clock=cluster.clock,
+        timer=cluster.timer,
+        objects=cluster.objects,
+    )
     server = stack.enter_context(ServerThread(create_app(service), port=port))
     service.start()
     stack.callback(service.stop)

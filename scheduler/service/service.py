@@ -310,9 +310,10 @@ class Service:
         with self._viewed() as engine:
             return engine.snapshot()
 
-    def snapshot_lines(self) -> Iterator[str]:
-        """The cluster as a replay file, read anew from where its objects are."""
-        return snapshot_lines(self.settings, self._objects() if self._objects else ())
+    def snapshot_lines(self) -> Iterator[str] | None:
+        """The cluster as a replay file, read anew from where its objects are; None if nobody has
+        said where that is: an empty cluster would be a lie."""
+        return snapshot_lines(self.settings, self._objects()) if self._objects else None
 
     def levels(self) -> list[str]:
         """The label keys of the topology levels, broadest first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -149,6 +149,11 @@ class EmbeddedCluster:
     def clock(self) -> Callable[[], float]:
         """Virtual seconds, for the service."""
         return self.loop.now
+
+    def objects(self) -> Iterator[Object]:
+        """What decisions depend on, as the API server has it now. May be called from any thread."""
+        listed = self.api.store.listed()
+        return (change.object for change in listed if change.key.kind != "Event")
 
     def start(self, post: Post, url: str) -> None:
         """Create the nodes, let Muster list them, and start the scheduler with its extender."""

@@ -427,3 +427,10 @@ def test_large_bodies_are_read_outside_the_event_loop(
 
     assert threads[0] == "muster-http"
     assert threads[1].startswith("muster-verb")
+
+
+def test_a_snapshot_of_no_known_cluster_is_refused_and_not_an_empty_one(site: Site) -> None:
+    reply = site.client.get("/v1/snapshot")
+
+    assert reply.status_code == 404
+    assert "/v1/state" in reply.json()["error"]
