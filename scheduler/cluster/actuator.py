@@ -114,7 +114,7 @@ class ClusterActuator:
         try:
             return self._writer.carry_out(effect)
         except Exception as error:
-            log.exception("effect %s failed", effect)
+            log.exception("effect %s failed", effect, extra=_about(effect))
             return Result(Outcome.ERROR, f"internal error: {error!r}")
 
     def _end(self, effect: Effect, result: Result) -> None:
@@ -135,8 +135,9 @@ class ClusterActuator:
             if isinstance(effect, Bind):
                 self._events.put(events.of_binding(effect))
         elif result.outcome is not Outcome.CANCELLED:
-            about = {"pod": str(getattr(effect, "ref", "")), "gang": str(_gang(effect))}
-            log.info("%s: %s %s", _name(effect), result.outcome, result.detail, extra=about)
+            log.info(
+                *("%s: %s %s", _name(effect), result.outcome, result.detail), extra=_about(effect)
+            )
 
     def _write_events(self) -> None:
         while (note := self._events.take()) is not None:
@@ -144,8 +145,9 @@ class ClusterActuator:
             self._events.write(note)
 
 
-def _gang(effect: Effect) -> object:
-    return getattr(effect, "gang", "")
+def _about(effect: Effect) -> dict[str, str]:
+    """The keys of a log line about it."""
+    return {"pod": str(getattr(effect, "ref", "")), "gang": str(getattr(effect, "gang", ""))}
 
 
 def _name(effect: Effect) -> str:

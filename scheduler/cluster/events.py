@@ -144,10 +144,10 @@ class EventWriter:
         try:
             answer = self._send(path, self._body(note))
         except ClusterError as error:
-            self._refuse(str(error), str(error))
+            self._refuse(note, str(error), str(error))
             return
         if not answer.ok:
-            self._refuse(str(answer.status), answer.text)
+            self._refuse(note, str(answer.status), answer.text)
 
     def _send(self, path: str, body: dict[str, Any]) -> Answer:
         for _ in range(TRIES - 1):
@@ -159,11 +159,12 @@ class EventWriter:
                 self._changed.wait_for(lambda: self._stopped, pause)
         return self._transport.post(path, body)
 
-    def _refuse(self, kind: str, text: str) -> None:
+    def _refuse(self, note: Note, kind: str, text: str) -> None:
         self._dropped.inc()
         if kind != self._refused:
             self._refused = kind
-            log.warning("an Event was not written: %s", text)
+            about = {"pod": str(note.ref) if note.kind == "Pod" else ""}
+            log.warning("an Event was not written: %s", text, extra=about)
 
     def _body(self, note: Note) -> dict[str, Any]:
         namespace, name, uid = note.ref

@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class _Said(NamedTuple):
+    gang: GangKey
     group: GroupKey
     started: bool
     reason: str
@@ -104,7 +105,7 @@ class GroupStatus:
     def _say(self, gang: GangKey, started: bool, reason: str, message: str) -> None:
         group = self._groups.get(gang)
         if group is not None and group.kind not in self._off:
-            self._put(_Said(group, started, reason, message))
+            self._put(_Said(gang, group, started, reason, message))
 
     def _put(self, said: _Said | None) -> None:
         try:
@@ -119,9 +120,10 @@ class GroupStatus:
             try:
                 self._write(said)
             except ClusterError as error:
-                log.warning("the status of %s was not written: %s", said.group, error)
+                _not_written(said, str(error))
             except Exception:
-                log.exception("the status of %s was not written", said.group)
+                about = {"gang": str(said.gang)}
+                log.exception("the status of %s was not written", said.group, extra=about)
 
     def _write(self, said: _Said) -> None:
         resource = self._resource(said.group)
@@ -131,7 +133,7 @@ class GroupStatus:
         for _ in range(TRIES):
             answer = self._transport.get(path)
             if not answer.ok:
-                self._refused(said.group, answer.status, answer.text)
+                self._refused(said, answer.status, answer.text)
                 return
             patch = _patch(msgspec.json.decode(answer.body), said)
             if patch is None:
@@ -139,15 +141,20 @@ class GroupStatus:
             answer = self._transport.patch(f"{path}/status", patch)
             if answer.status != 409:
                 if not answer.ok:
-                    self._refused(said.group, answer.status, answer.text)
+                    self._refused(said, answer.status, answer.text)
                 return
 
-    def _refused(self, group: GroupKey, status: int, text: str) -> None:
+    def _refused(self, said: _Said, status: int, text: str) -> None:
         if status in (401, 403, 405):
-            self._off.add(group.kind)
-            log.warning("statuses of %s are not written: %s", group.kind, text)
+            self._off.add(said.group.kind)
+            log.warning("statuses of %s are not written: %s", said.group.kind, text)
         elif status != 404:
-            log.warning("the status of %s was not written: %s", group, text)
+            _not_written(said, text)
+
+
+def _not_written(said: _Said, text: str) -> None:
+    about = {"gang": str(said.gang)}
+    log.warning("the status of %s was not written: %s", said.group, text, extra=about)
 
 
 class StatusActuator:

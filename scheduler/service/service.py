@@ -227,10 +227,10 @@ class Service:
             self._count("filter", "unreadable")
             return answers.hold(f"the pod in the request cannot be read: {error}")
         except BusyError:
-            return self._instead("busy", answers.BUSY, names, pod)
+            return self._instead("busy", answers.BUSY, ref, names, pod)
         except Exception:
             log.exception("filter of pod %s failed", ref, extra={"pod": str(ref)})
-            return self._instead("error", answers.BROKEN, names, pod)
+            return self._instead("error", answers.BROKEN, ref, names, pod)
 
     def prioritize(self, ref: PodRef, names: Sequence[str], pod: PodSource) -> PrioritizeReply:
         """Scores of the offered nodes; all equal where the engine cannot tell."""
@@ -384,26 +384,27 @@ class Service:
         except BusyError:
             self._count(verb, "busy")
         except DecodeError as error:
-            log.warning(
-                "%s: the pod in the request cannot be read: %s",
-                verb,
-                error,
-                extra={"pod": str(ref)},
-            )
+            self._cannot_read(verb, ref, error)
             self._count(verb, "unreadable")
         except Exception:
             log.exception("%s of pod %s failed", verb, ref, extra={"pod": str(ref)})
             self._count(verb, "error")
         return None
 
-    def _instead(self, reason: str, text: str, names: Sequence[str], pod: PodSource) -> FilterReply:
+    def _instead(
+        self, reason: str, text: str, ref: PodRef, names: Sequence[str], pod: PodSource
+    ) -> FilterReply:
         self._count("filter", reason)
         try:
             if answers.is_plain(pod(), self.settings):
                 return answers.passing(names)
         except DecodeError as error:
-            log.warning("filter: the pod in the request cannot be read: %s", error)
+            self._cannot_read("filter", ref, error)
         return answers.hold(text)
+
+    def _cannot_read(self, verb: str, ref: PodRef, error: DecodeError) -> None:
+        about = {"pod": str(ref)}
+        log.warning("%s: the pod in the request cannot be read: %s", verb, error, extra=about)
 
     def _refuse_bind(
         self, ref: PodRef, node: str, future: Future[BindReply], reason: str, text: str

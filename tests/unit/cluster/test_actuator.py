@@ -441,6 +441,7 @@ class TestOtherEffects:
         api.wait(lambda: len(api.events) == 1)
         said = [record for record in caplog.records if "was not written" in record.message]
         assert len(said) == 2
+        assert said[0].pod == "t/a-0"  # type: ignore[attr-defined]
         dropped = stage.world.metrics.registry.get_sample_value("muster_events_dropped_total")
         assert dropped == 3
 

@@ -177,3 +177,14 @@ def test_effects_pass_on_as_they_came(written: Written) -> None:
     effects = [Bind(2, PodRef("t", "x", "u"), "n1", {}, GANG, "")]
     StatusActuator(behind, written.status).submit(effects)
     assert behind.had == effects
+
+
+def test_what_was_not_written_is_logged_with_its_gang(
+    written: Written, caplog: pytest.LogCaptureFixture
+) -> None:
+    written.api.refuse = [500]
+    written.waits()
+    written.api.wait(lambda: len(written.api.asked) == 1)
+    written.close()
+    (said,) = (record for record in caplog.records if "was not written" in record.message)
+    assert said.gang == str(GANG)  # type: ignore[attr-defined]
