@@ -209,7 +209,9 @@ class TestEngineFailure:
         world.engine.on(Filter, failing)
         assert world.service.filter(ref("a-0"), ["n1"], lambda: member("a-0")).nodes == ()
 
-    def test_a_pod_that_cannot_even_be_read_is_held(self, world: World) -> None:
+    def test_a_pod_that_cannot_even_be_read_is_held_and_named_in_the_log(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
         world.engine.seen.add("uid-a-0")
         world.engine.on(Filter, failing)
         assert world.service.filter(ref("a-0"), ["n1"], unreadable).nodes == ()
