@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.text import Text
 
-from scheduler.commands import client, printing
+from scheduler.commands import client, printing, why
 from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
 from scheduler.commands.controllers import WorkloadError
 from scheduler.commands.workloads import KINDS, Question, questions, unread
@@ -130,6 +130,9 @@ def _facts(found: Fit) -> list[tuple[str, Text | str]]:
     return [
         ("why", found.get("reason", "")),
         ("short by", " and ".join(f"{amount} {name}" for name, amount in sorted(short.items()))),
+        ("best place now", why.best(found)),
+        ("held there by", why.held(found)),
+        ("would help", Text(str(found.get("next", "")), style="bold")),
         *((f"domain of {gang}", "/".join(path)) for gang, path in _domains(found)),
         *_places(found.get("nodes") or {}),
         ("besides", _passing(found)),

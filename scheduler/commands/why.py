@@ -74,8 +74,8 @@ def _facts(why: Why) -> list[tuple[str, Text | str]]:
         *((f"fault in {pod}", text) for pod, text in sorted(why.get("faults", {}).items())),
         *(("warning", text) for text in why.get("warnings", ())),
         ("short by", _short(why)),
-        ("best place now", _best(why)),
-        ("held there by", _held(why)),
+        ("best place now", best(why)),
+        ("held there by", held(why)),
         ("blocked by", printing.named(why.get("blocked_by", ()))),
         ("placed in", "/".join(why.get("domain", ()))),
         ("nodes", printing.named(sorted(set(why.get("nodes", ()))), 8)),
@@ -99,7 +99,7 @@ def _short(why: Why) -> str:
     return f"{text}, in one {why['level']}" if text and why.get("level") else text
 
 
-def _best(why: Why) -> str:
+def best(why: Why) -> str:
     """Where the most members fit; without a level that is the whole cluster."""
     fits, domain = why.get("fits_in_best"), _path(why.get("best_domain", ()))
     if fits is None:
@@ -112,6 +112,7 @@ def _path(domain: Sequence[str | None]) -> str:
     return "/".join(part or "none" for part in domain)
 
 
-def _held(why: Why) -> str:
-    held = [f"{item['gang']} ({item['accelerators']})" for item in why.get("held_there", ())]
-    return printing.named(held)
+def held(why: Why) -> str:
+    """Who has accelerators there, and how many."""
+    names = [f"{item['gang']} ({item['accelerators']})" for item in why.get("held_there", ())]
+    return printing.named(names)

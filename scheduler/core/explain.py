@@ -10,6 +10,7 @@ from scheduler.core.gang import HELD, Gang, Reason, Stage, Status
 from scheduler.core.naming import find, title, titles
 from scheduler.core.quoting import bounded
 from scheduler.core.rooming import is_behind
+from scheduler.core.shortfall import Shortage
 from scheduler.core.state import State
 from scheduler.model import GangKey
 
@@ -266,19 +267,25 @@ def _what_is_short(state: State, gang: Gang) -> dict[str, Any]:
     short = planning.shortage(state, gang)
     if short is None:
         return {}
-    found: dict[str, Any] = {"never": short.never, "short_by": amounts(state, short.short_by)}
+    found: dict[str, Any] = {"never": short.never, **shortage_view(state, short)}
     # Said anew, so that the words and the numbers are of the same moment.
     partly = gang.life.text if gang.life and gang.stage is Stage.BROKEN else ""
     found["reason"] = bounded(f"{partly}; {short.text}".removeprefix("; "))
+    if not short.never:
+        found["blocked_by"] = _blockers(state, gang)
+    return {key: value for key, value in found.items() if value not in ({}, [])}
+
+
+def shortage_view(state: State, short: Shortage) -> dict[str, Any]:
+    """What is short, in which level, and where the most members fit; only what is known."""
+    found: dict[str, Any] = {"short_by": amounts(state, short.short_by)}
     if short.level is not None:
         found["level"] = short.level.rpartition("/")[2]
     if short.best_domain is not None:
         found["best_domain"] = list(short.best_domain)
     if short.fits is not None:
         found["fits_in_best"] = short.fits
-    if not short.never:
-        found["blocked_by"] = _blockers(state, gang)
-    return {key: value for key, value in found.items() if value not in ({}, [])}
+    return found
 
 
 def amounts(state: State, amounts: Iterable[tuple[str, int]]) -> dict[str, int | str]:

@@ -9,12 +9,13 @@ from typing import Any
 
 from scheduler.core import asking, explain, headroom, planning, roster
 from scheduler.core.admission import plan_in_turn
-from scheduler.core.gang import Gang, Refusal
+from scheduler.core.gang import Gang, Refusal, Stage
 from scheduler.core.judging import can_complete, judge_again
 from scheduler.core.quoting import bounded
 from scheduler.core.seating import Plan
 from scheduler.core.shortfall import Shortage
 from scheduler.core.state import State, Turn
+from scheduler.core.unblocking import holders, next_step
 from scheduler.core.work import Work
 from scheduler.model import GangKey, Pod
 
@@ -26,9 +27,10 @@ def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
 
     The pods are looked at beside all that runs; those of a gang that exists already are judged as a
     gang of their own. Pods without a gang and without accelerators always fit: the scheduler places
-    them. The keys of the answer are ``fits``, ``never``, ``reason``, ``nodes``, ``domains``,
-    ``short_by`` and ``warnings``; ``nodes`` and ``domains`` only where it fits, ``warnings`` only
-    where there are any. Where finding out takes more work than one question may cost
+    them. The keys of the answer are ``fits``, ``never`` and ``reason``; ``nodes`` and ``domains``
+    where it fits; ``short_by``, ``level``, ``best_domain``, ``fits_in_best``, ``held_there`` and
+    ``next``, as `unblocking.answer` gives them, where room is short; ``warnings`` where there are
+    any. Where finding out takes more work than one question may cost
     (`asking.most_rows`), ``undecided`` is true beside a ``fits`` that is false.
     """
     meagre = headroom.warnings(pods, state.is_accelerator)
@@ -62,7 +64,7 @@ def _plans(trial: State, gangs: Sequence[Gang]) -> list[Plan] | dict[str, Any]:
     """Plans for all gangs beside each other, or the answer that says why there are none."""
     if len(gangs) == 1:
         alone = planning.in_full(trial, gangs[0])
-        return [alone] if isinstance(alone, Plan) else _short(trial, alone)
+        return [alone] if isinstance(alone, Plan) else _short(trial, gangs[0], alone)
     found = plan_in_turn(trial, gangs)
     return _why_not(trial, gangs, found) if isinstance(found, Refusal) else found
 
@@ -116,13 +118,17 @@ def _why_not(state: State, gangs: Sequence[Gang], refusal: Refusal) -> dict[str,
     for gang in gangs:
         short = planning.shortage(state, gang)
         if short is not None:
-            return _short(state, short)
+            return _short(state, gang, short)
     return _no(refusal.text, never=False)
 
 
-def _short(state: State, short: Shortage) -> dict[str, Any]:
-    answer = _no(short.text, never=short.never)
-    return answer | {"short_by": explain.amounts(state, short.short_by)}
+def _short(state: State, gang: Gang, short: Shortage) -> dict[str, Any]:
+    """What is missing, who has it where the gang would fit best, and what would help."""
+    answer = _no(short.text, never=short.never) | explain.shortage_view(state, short)
+    if short.best_domain:
+        held = holders(state, short.best_domain, gang)
+        answer |= {"held_there": held} if held else {}
+    return answer | {"next": bounded(next_step({"state": Stage.QUEUED.value, **answer}))}
 
 
 def _undecided(state: State, gangs: Sequence[Gang]) -> dict[str, Any]:

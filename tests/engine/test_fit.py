@@ -45,6 +45,8 @@ def test_one_that_does_not_is_told_what_is_short_and_whether_ever() -> None:
         "never": True,
         "reason": "never fits: 2 of 3 placeable, short by 8 nvidia.com/gpu",
         "short_by": {"nvidia.com/gpu": 8},
+        "fits_in_best": 2,
+        "next": "it cannot start on these nodes: ask for less or for a broader level, or add nodes",
     }
     for member in gang("b", 1, 8):
         step = engine.step(state, PodSeen(member), 1.0)

@@ -85,8 +85,14 @@ class Site:
     def __init__(self) -> None:
         self.clock = Clock()
         self.binder = Binder()
+        self.objects: dict[str, Any] = {}
         self.service = Service(
-            Settings(levels=LEVELS), self.binder, clock=self.clock, timer=Still(), lock_wait_s=5.0
+            Settings(levels=LEVELS),
+            self.binder,
+            clock=self.clock,
+            timer=Still(),
+            objects=self.objects.values,
+            lock_wait_s=5.0,
         )
         self.service.start()
         self.server = ServerThread(create_app(self.service))
@@ -102,10 +108,12 @@ class Site:
                     self.node(name, gpu=gpu, block=f"b{block}", rack=f"r{rack}")
 
     def node(self, name: str, **more: Any) -> None:
-        self.service.post(NodeSeen(decode.node(builders.node(name, **more))))
+        self.objects[name] = builders.node(name, **more)
+        self.service.post(NodeSeen(decode.node(self.objects[name])))
 
     def pod(self, key: str, **more: Any) -> None:
-        self.service.post(PodSeen(decode.pod(builders.pod(key, **more))))
+        self.objects[key] = builders.pod(key, **more)
+        self.service.post(PodSeen(decode.pod(self.objects[key])))
 
     def gone(self, key: str) -> None:
         self.service.post(PodGone(key))

@@ -89,10 +89,31 @@ def test_a_job_that_has_to_wait_is_told_what_is_missing(here: Site) -> None:
     assert "no room" in ran.line("why")
 
 
+def test_a_job_that_has_to_wait_is_told_what_would_help(here: Site) -> None:
+    here.gang("other", 7, 8)
+    made = job(2)
+    made["spec"]["template"]["metadata"]["annotations"][f"{builders.OURS}topology-required"] = (
+        "rack"
+    )
+
+    ran = fit(here, made)
+    answer = fit(here, made, arguments=("--json",)).json
+
+    assert ran.line("best place now") == "b1/r1: 1 pod fits"
+    assert ran.line("held there by") == "t/other (8)"
+    helps = "8 nvidia.com/gpu must come free in b1/r1; there t/other holds 8"
+    assert ran.line("would help") == answer["next"] == helps
+    freed = [pod for pod, node in here.binder.bound.items() if node.startswith("b1-r1")]
+    for key in freed:
+        here.pod(key, gpu=8, gang="other", min=7, node=here.binder.bound[key], phase="Succeeded")
+    assert fit(here, made).status == 0, "what was said to help does"
+
+
 def test_a_job_that_never_fits_is_told_so(idle: Site) -> None:
     ran = fit(idle, job(2, gpu=16))
     assert ran.status == 1
     assert ran.out.startswith("It never fits on these nodes: 2 pods")
+    assert "add nodes" in ran.line("would help")
 
 
 def test_replicas_take_the_place_of_the_number_in_the_file(idle: Site) -> None:
@@ -184,6 +205,9 @@ def test_the_head_and_the_workers_of_a_raycluster_are_one_gang(idle: Site) -> No
             "spec.parallelism is 'many', not a number",
         ),
         ("", "no pods come of it"),
+        ("[" * 50_000, "is nested too deeply"),
+        ("a: " * 2, "is no YAML"),
+        ("# long\n" * (3 << 20), "it has more than 16777216 characters"),
         ("{kind: Service, metadata: {name: s}}", "no pods come of it"),
     ],
 )

@@ -13,6 +13,7 @@ from guarded_site import Guarded
 from people_site import ApiServer, muster, site
 
 from scheduler.api import stream as streams
+from tests import builders
 
 HIDDEN = "a gang of another team"
 
@@ -115,6 +116,18 @@ def test_fit_is_for_ones_own_namespaces(guarded: Guarded) -> None:
         return guarded.ask("/v1/fit", "ann", method="POST", json=[pod]).status_code
 
     assert (fit("t"), fit("u")) == (200, 403)
+
+
+def test_fit_names_nobody_whom_one_may_not_see(guarded: Guarded) -> None:
+    block = {"topology-required": "block"}
+    pods = [builders.pod(f"t/f-{at}", gpu=8, gang="f", min=3, options=block) for at in range(3)]
+
+    asked = {"method": "POST", "json": pods}
+    told, whole = (guarded.ask("/v1/fit", name, **asked).json() for name in ("ann", "root"))
+
+    assert "u/theirs holds 16" in whole["next"]
+    assert f"{HIDDEN} holds 16" in told["next"]
+    assert "theirs" not in str(told)
 
 
 def test_the_stream_tells_each_their_own(guarded: Guarded) -> None:
