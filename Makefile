@@ -112,9 +112,10 @@ manifests-check: $(STAMP) ## Manifests, chart, examples, rights and alerts, on a
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate --generate-hashes --custom-compile-command "make lock"
 lock: $(STAMP) ## Pin all dependencies anew (newest versions that pyproject.toml allows)
-	$(LOCK) --upgrade --extra scheduler --extra trainer --extra otel --extra docs --extra dev pyproject.toml -o locks/dev.txt
+	$(LOCK) --upgrade --extra scheduler --extra trainer --extra otel --extra agent --extra docs --extra dev pyproject.toml -o locks/dev.txt
 	$(LOCK) -c locks/dev.txt --extra scheduler pyproject.toml -o locks/scheduler.txt
 	$(LOCK) -c locks/dev.txt --extra scheduler --extra otel pyproject.toml -o locks/otel.txt
+	$(LOCK) -c locks/dev.txt --extra scheduler --extra agent pyproject.toml -o locks/agent.txt
 	$(LOCK) -c locks/dev.txt --extra trainer pyproject.toml -o locks/trainer.txt
 
 clean: ## Remove what the build and the tests left

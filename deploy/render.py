@@ -164,6 +164,11 @@ VALUES = (
     ),
     Value(
         "components/agent/daemonset.yaml",
+        "--in-use-from=auto",
+        "--in-use-from={{ .Values.agent.inUseFrom }}",
+    ),
+    Value(
+        "components/agent/daemonset.yaml",
         """\
       nodeSelector:
         nvidia.com/gpu.present: "true"

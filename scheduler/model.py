@@ -309,6 +309,9 @@ class Pod:
     priority: int = 0
     created: float = 0.0
     """``creationTimestamp``, seconds since the epoch; only orders, never compared with a clock."""
+    started: float = 0.0
+    """``status.startTime``: when its kubelet accepted it, in seconds since the epoch by the node's
+    clock; 0.0 = not yet. Compared only with what the agent of that node says."""
     labels: Mapping[str, str] = field(default_factory=dict)
     requests: Resources = field(default_factory=dict)
     """What the pod asks for in all, with ``pods: 1``."""

@@ -9,43 +9,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from scheduler.agent.reading import Failed
+from scheduler.agent.reading import Failed, Held, NotThere
 
 FILE = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+LONGEST = 1 << 24
+"""Bytes; a pod takes a few hundred."""
 
 
-class Held(NamedTuple):
-    """Devices of one resource that a pod's container has."""
-
-    pod: str
-    """The pod's uid."""
-    resource: str
-    ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NoCheckpoint:
-    """The file cannot be seen from here."""
-
-    reason: str
-
-
-def read_checkpoint(root: Path) -> list[Held] | NoCheckpoint | Failed:
-    """All that the kubelet has given. `root` is where the node's ``/var/lib/kubelet`` is."""
+def read_checkpoint(root: Path) -> list[Held] | NotThere | Failed:
+    """All that the kubelet has given, by pod uid; `root` is where its ``/var/lib/kubelet`` is."""
     file = root / FILE
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open("rb") as opened:
+            text = opened.read(LONGEST + 1)
     except FileNotFoundError:
-        return NoCheckpoint(
-            f"there is no {file}, so GPUs in use are not published; mount the node's "
-            "/var/lib/kubelet/device-plugins below --root"
+        return NotThere(
+            f"there is no {file}; mount the node's /var/lib/kubelet/device-plugins below --root"
         )
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         return Failed(f"{file} cannot be read: {error}")
+    if len(text) > LONGEST:
+        return Failed(f"{file} has more than {LONGEST} bytes, which no kubelet writes")
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError) as error:

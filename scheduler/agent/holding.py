@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from scheduler.agent.checkpoint import Held
-from scheduler.agent.reading import Reading
+from scheduler.agent.reading import Held, Reading
 
 _NUMBERED = re.compile(r"(?:nvidia)?([0-9]{1,3})")
 _BY_NUMBER = ("nvidia.com/", "amd.com/")
 
 
 def gpus_in_use(held: Iterable[Held], reading: Reading) -> dict[str, tuple[int, ...]]:
-    """Pod uid -> indexes, ascending; pods without a whole GPU are left out.
+    """Pod -> indexes, ascending; pods without a whole GPU are left out.
 
     A GPU that several pods share (``GPU-…::3``) counts for each. MIG instances are no GPUs.
     """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 FAILED = 1
 
 
+class InUseFrom(StrEnum):
+    """As `scheduler.agent.Source`, which is not imported before it is needed."""
+
+    CHECKPOINT = "checkpoint"
+    POD_RESOURCES = "pod-resources"
+    AUTO = "auto"
+
+
 def agent(
     node: Annotated[str, typer.Option(help="Name of this node; not needed with --print.")] = "",
     kubeconfig: Annotated[
@@ -29,6 +38,13 @@ def agent(
     interval: Annotated[
         float, typer.Option(min=1, max=3600, help="Seconds between two looks at who has which GPU.")
     ] = 30,
+    in_use_from: Annotated[
+        InUseFrom,
+        typer.Option(
+            help="Where to read who has which GPU: the kubelet's checkpoint file, its "
+            "pod-resources socket, or the file and, where it cannot be read, the socket."
+        ),
+    ] = InUseFrom.AUTO,
     root: Annotated[
         Path, typer.Option(help="Where the node's /sys and /var/lib/kubelet are mounted.")
     ] = Path("/"),
@@ -47,17 +63,19 @@ def agent(
         raise SettingsError("--node is missing; name this node, in a pod with spec.nodeName")
     set_up(log_level, log_format)
     if print_:
-        _end(_agent(root, interval, None).once(), printed=True)
+        _end(_agent(root, in_use_from, interval, None).once(), printed=True)
     else:
-        _serve(node, kubeconfig, root, interval, once=once)
+        _serve(lambda api: _agent(root, in_use_from, interval, api), node, kubeconfig, once=once)
 
 
-def _serve(name: str, kubeconfig: str, root: Path, interval: float, *, once: bool) -> None:
+def _serve(
+    agent_on: Callable[[NodeObject], Agent], name: str, kubeconfig: str, *, once: bool
+) -> None:
     from scheduler.cluster import Transport, load
 
     transport = Transport(load(kubeconfig))
     try:
-        found = _agent(root, interval, ApiNode(transport, name))
+        found = agent_on(ApiNode(transport, name))
         if once:
             _end(found.once(), printed=False)
         else:
@@ -66,10 +84,12 @@ def _serve(name: str, kubeconfig: str, root: Path, interval: float, *, once: boo
         transport.close()
 
 
-def _agent(root: Path, interval: float, node: NodeObject | None) -> Agent:
-    from scheduler.agent import Agent, Publisher, Watcher, read_devices
+def _agent(root: Path, source: str, interval: float, node: NodeObject | None) -> Agent:
+    from scheduler.agent import Agent, Publisher, Source, Watcher, read_devices, read_holders
 
-    watcher = Watcher(lambda: read_devices(root), root, interval)
+    watcher = Watcher(
+        lambda: read_devices(root), lambda: read_holders(root, Source(source)), interval
+    )
     return Agent(watcher, Publisher(node) if node else None, interval)
 
 

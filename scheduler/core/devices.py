@@ -44,6 +44,7 @@ __all__ = [
     "Affinity",
     "Choice",
     "Holder",
+    "InUse",
     "Link",
     "Matrix",
     "Nic",
@@ -96,6 +97,10 @@ class Holder:
     told: Told | None = None
     exact: bool = False
     """Whether it takes what it was told, whatever anybody else says of it."""
+    name: str = ""
+    """``namespace/name``."""
+    started: float = 0.0
+    """As :attr:`scheduler.model.Pod.started`."""
 
 
 HIGHEST_GRADE = 10
@@ -194,7 +199,7 @@ def taken(
     table = parse_annotation(node_annotations.get(TOPOLOGY_KEY, ""))
     found: set[int] = set()
     for uid, holder in holders.items():
-        gpus = None if holder.exact and holder.told else in_use.get(uid)
+        gpus = None if holder.exact and holder.told else in_use.of(uid, holder.name, holder.started)
         if gpus is None and holder.told is not None:
             gpus = indexes_now(table, holder.told)
         if gpus is None or len(set(gpus)) != holder.count or not found.isdisjoint(gpus):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -24,13 +24,37 @@ TOPOLOGY_KEY = "muster.scheduler/gpu-topology"
 IN_USE_KEY = "muster.scheduler/gpus-in-use"
 VERSION = 1
 
-InUse = Mapping[str, tuple[int, ...]]
-"""Pod uid -> indexes of its GPUs, ascending."""
+LATEST_S = 1 << 40
+"""Seconds since the epoch; later than any clock."""
 
 _PAIR = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
 _UUID = re.compile(r"(?!(?:all|none|void|[0-9]+)$)[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}")
 """One device in a list of them: no comma, and no word or number that means other devices."""
 T = TypeVar("T")
+
+Indexes = tuple[int, ...]
+"""Of GPUs, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """Who has which GPUs of a node."""
+
+    by_uid: Mapping[str, Indexes] = field(default_factory=dict)
+    by_name: Mapping[str, Indexes] = field(default_factory=dict)
+    """``namespace/name`` of pods, where uids were not to be had."""
+    at: int = 0
+    """When names were read: seconds since the epoch, rounded down, by the node's clock."""
+
+    def of(self, uid: str, name: str = "", started: float = 0.0) -> Indexes | None:
+        """The GPUs of one pod that is on the node, None if it is not in here.
+
+        A name counts only for a pod that the node's kubelet had accepted when names were read
+        (``status.startTime``, by the same clock, in whole seconds): one that came later is another
+        pod of that name, such as the next one of a StatefulSet.
+        """
+        named = self.by_name.get(name) if 0 < started < self.at else None
+        return self.by_uid.get(uid, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +86,14 @@ def write_topology(devices: NodeDevices) -> str:
 
 def write_in_use(in_use: InUse) -> str:
     """The text of ``muster.scheduler/gpus-in-use``; the same use gives the same text."""
-    by_pod = {uid: sorted(in_use[uid]) for uid in sorted(in_use)}
-    return json.dumps({"v": VERSION, "in_use": by_pod}, separators=(",", ":"), ensure_ascii=False)
+    written: dict[str, Any] = {"v": VERSION, "in_use": _by_pod(in_use.by_uid)}
+    if in_use.at:
+        written |= {"by_name": _by_pod(in_use.by_name), "at": in_use.at}
+    return json.dumps(written, separators=(",", ":"), ensure_ascii=False)
+
+
+def _by_pod(gpus: Mapping[str, Indexes]) -> dict[str, list[int]]:
+    return {pod: sorted(gpus[pod]) for pod in sorted(gpus)}
 
 
 @lru_cache(maxsize=8192)
@@ -74,7 +104,7 @@ def read_topology(text: str) -> NodeDevices | Unreadable:
 
 @lru_cache(maxsize=8192)
 def read_in_use(text: str) -> InUse | Unreadable:
-    """Who has which GPUs, by pod uid."""
+    """Who has which GPUs."""
     return _guarded(text, _in_use)
 
 
@@ -172,13 +202,18 @@ def _uuids(raw: Any, gpus: int) -> tuple[str, ...]:
 
 
 def _in_use(raw: Mapping[str, Any]) -> InUse:
-    pods = raw.get("in_use")
-    if not isinstance(pods, dict):
-        raise _NotReadableError(f"in_use is {quoted(pods)}, not an object")
-    return {uid: _indexes(gpus, f"in_use[{quoted(uid)}]", MOST_GPUS) for uid, gpus in pods.items()}
+    by_uid = _pods(raw.get("in_use"), "in_use")
+    by_name = _pods(raw.get("by_name", {}), "by_name")
+    return InUse(by_uid, by_name, _integer(raw.get("at", 0), "at", LATEST_S))
 
 
-def _indexes(raw: Any, name: str, below: int) -> tuple[int, ...]:
+def _pods(raw: Any, name: str) -> Mapping[str, Indexes]:
+    if not isinstance(raw, dict):
+        raise _NotReadableError(f"{name} is {quoted(raw)}, not an object")
+    return {pod: _indexes(gpus, f"{name}[{quoted(pod)}]", MOST_GPUS) for pod, gpus in raw.items()}
+
+
+def _indexes(raw: Any, name: str, below: int) -> Indexes:
     return tuple(sorted({_integer(index, name, below - 1) for index in _list(raw, name)}))
 
 

@@ -124,8 +124,12 @@ def _holders(state: State, node: Node, resource: str, but: str = "") -> dict[str
 
 
 def _holder(state: State, uid: str, count: int) -> Holder:
-    pod = state.pods.get(uid)
-    return Holder(count, _told(state, uid), pod is not None and is_exact(pod))
+    pod, told = state.pods.get(uid), _told(state, uid)
+    return (
+        Holder(count, told)
+        if pod is None
+        else Holder(count, told, is_exact(pod), pod.key, pod.started)
+    )
 
 
 def _is_told_later(state: State, key: str) -> bool:

@@ -45,6 +45,7 @@ class _PodStatus(msgspec.Struct, gc=False):
     reason: Any = None
     conditions: Any = None
     nominatedNodeName: Any = None  # noqa: N815
+    startTime: Any = None  # noqa: N815
     containerStatuses: Any = None  # noqa: N815
     initContainerStatuses: Any = None  # noqa: N815
     allocatedResources: Any = None  # noqa: N815
@@ -134,6 +135,7 @@ class _GlimpsedStatus(msgspec.Struct, gc=False):
     phase: Any = None
     reason: Any = None
     nominatedNodeName: Any = None  # noqa: N815
+    startTime: Any = None  # noqa: N815
     conditions: Raw = _ABSENT
     containerStatuses: list[_GlimpsedContainer] | None = None  # noqa: N815
     initContainerStatuses: list[_GlimpsedContainer] | None = None  # noqa: N815
@@ -201,6 +203,7 @@ def _glimpsed(found: _GlimpsedPod) -> PodGlimpse:
             "phase": status.phase,
             "reason": status.reason,
             "nominatedNodeName": status.nominatedNodeName,
+            "startTime": status.startTime,
         },
     }
     parts = _hashed(

@@ -9,9 +9,9 @@ from agent_nodes import CHECKPOINT, Root, held
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.agent.checkpoint import Held, NoCheckpoint, read_checkpoint
+from scheduler.agent.checkpoint import read_checkpoint
 from scheduler.agent.holding import gpus_in_use
-from scheduler.agent.reading import Failed, Reading
+from scheduler.agent.reading import Failed, Held, NotThere, Reading
 from scheduler.core.devices import Matrix, NodeDevices
 
 GPU = "nvidia.com/gpu"
@@ -77,7 +77,7 @@ def test_nothing_given_yet(root: Root) -> None:
 def test_no_file(root: Root) -> None:
     found = read_checkpoint(root.folder)
 
-    assert isinstance(found, NoCheckpoint)
+    assert isinstance(found, NotThere)
     assert "mount the node's /var/lib/kubelet/device-plugins below --root" in found.reason
 
 

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 from agent_nodes import CHECKPOINT, Root, held
 
-from scheduler.agent import Agent, Failed, NoDevices, Publisher, Reading, Watcher
+from scheduler.agent import (
+    Agent,
+    Failed,
+    NoDevices,
+    Publisher,
+    Reading,
+    Source,
+    Watcher,
+    read_holders,
+)
 from scheduler.agent.publishing import CHECK_S
 from scheduler.agent.watching import TOPOLOGY_S
 from scheduler.core.devices import (
@@ -68,7 +77,7 @@ class World:
         self.looks = 0
         self.draw = 0.5
         self.agent = Agent(
-            Watcher(self._read, folder, INTERVAL),
+            Watcher(self._read, lambda: read_holders(folder, Source.CHECKPOINT), INTERVAL),
             Publisher(self.node),
             INTERVAL,
             clock=lambda: self.now,
@@ -91,7 +100,8 @@ class World:
         return devices.matrix.gpus if devices else None
 
     def in_use(self) -> object:
-        return parse_in_use(self.node.there.get(IN_USE_KEY, ""))
+        use = parse_in_use(self.node.there.get(IN_USE_KEY, ""))
+        return None if use is None else dict(use.by_uid)
 
 
 @pytest.fixture
@@ -119,7 +129,8 @@ def test_nothing_is_written_while_nothing_changes(world: World) -> None:
 def test_a_restarted_agent_writes_nothing_anew(world: World, tmp_path: Path) -> None:
     world.root.checkpoint([])
     world.step()
-    again = Agent(Watcher(lambda: PAIR, tmp_path, INTERVAL), Publisher(world.node), INTERVAL)
+    watcher = Watcher(lambda: PAIR, lambda: read_holders(tmp_path, Source.AUTO), INTERVAL)
+    again = Agent(watcher, Publisher(world.node), INTERVAL)
 
     again.once()
 
@@ -296,7 +307,7 @@ def test_running_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
             stopped.set()
         return NONE
 
-    watcher = Watcher(read, tmp_path, 0.001)
+    watcher = Watcher(read, lambda: read_holders(tmp_path, Source.AUTO), 0.001)
     times = iter(range(0, 10**6, int(TOPOLOGY_S)))
     Agent(watcher, None, 0.001, clock=lambda: next(times)).run(stopped)
 

@@ -88,6 +88,7 @@ def rich_pod() -> dict[str, Any]:
         },
         status={
             "nominatedNodeName": "n1",
+            "startTime": "2026-01-05T08:00:00Z",
             "reason": "OutOfcpu",
             "containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "2"}}],
             "initContainerStatuses": [{"name": "side", "resources": {"requests": {"cpu": "2"}}}],

@@ -31,7 +31,7 @@ def test_a_member_of_a_gang_is_read_whole() -> None:
         labels={"app": "train"},
         created="2026-01-05T08:00:01Z",
         annotations={"muster.scheduler/hint": '{"v":1}'},
-        status={"nominatedNodeName": "n2"},
+        status={"nominatedNodeName": "n2", "startTime": "1970-01-02T00:00:00Z"},
     )
     assert (pod.key, pod.uid, pod.scheduler) == ("t/A-0", "t/A-0", "muster")
     assert pod.requests == {"cpu": 1000, "memory": 2**30, GPU: 4, "pods": 1}
@@ -39,6 +39,7 @@ def test_a_member_of_a_gang_is_read_whole() -> None:
     assert (pod.declaration.name, pod.declaration.options.min_available) == ("A", 3)
     assert (pod.priority, pod.gates, pod.labels) == (7, ("wait",), {"app": "train"})
     assert (pod.node, pod.nominated, pod.hint) == ("", "n2", '{"v":1}')
+    assert pod.started == 86_400
     assert (pod.phase, pod.deleting, pod.fault, pod.nominate_because) == ("Pending", False, "", "")
 
 

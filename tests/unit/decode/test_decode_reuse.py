@@ -69,7 +69,7 @@ def condition(pod: Json) -> None:
 
 
 def running(pod: Json) -> None:
-    pod["status"]["phase"] = "Running"
+    pod["status"] |= {"phase": "Running", "startTime": "2026-01-05T08:00:01Z"}
     for one in pod["status"]["containerStatuses"]:
         one["state"] = {"running": {}}
         one["restartCount"] = 1

@@ -9,7 +9,9 @@ import typer
 from deploy_objects import DEPLOY, Object, installed, kustomized, option
 
 from scheduler import cli
+from scheduler.agent import Source
 from scheduler.agent.checkpoint import FILE
+from scheduler.agent.pod_resources import SOCKET
 from scheduler.core.devices_annotation import IN_USE_KEY, TOPOLOGY_KEY
 
 
@@ -62,7 +64,9 @@ def test_it_sees_the_files_that_it_reads_and_can_write_none() -> None:
         path: volumes[mount["name"]] for path, mount in mounts.items()
     }
     assert all(mount["readOnly"] for mount in mounts.values())
-    assert f"/{FILE}".rpartition("/")[0] in volumes.values()
+    assert option(_container(), "in-use-from") == Source.AUTO
+    for read in (FILE, SOCKET):
+        assert f"/{read}".rpartition("/")[0] in volumes.values()
     assert "/sys" in volumes.values()
 
 

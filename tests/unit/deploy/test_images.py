@@ -37,7 +37,7 @@ def _locks(path: Path, source: str) -> list[str]:
     if "${LOCK}" not in source:
         return [""]
     (stated,) = [rest for name, rest in _instructions(path) if rest.startswith("LOCK=")]
-    return [stated.removeprefix("LOCK="), "otel"]
+    return [stated.removeprefix("LOCK="), "agent", "otel"]
 
 
 def test_there_is_an_image_for_the_scheduler_and_one_for_the_trainer() -> None:
@@ -78,6 +78,12 @@ def test_traces_are_no_part_of_the_image_unless_asked_for() -> None:
     assert not any("torch" in name or "grpc" in name for name in extra)
 
 
+def test_grpc_is_no_part_of_the_image_unless_the_agent_is_to_ask_the_kubelet() -> None:
+    extra = _pinned("locks/agent.txt").keys() - _pinned("locks/scheduler.txt").keys()
+
+    assert extra == {"grpcio", "nvidia-ml-py", "protobuf"}
+
+
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
 def test_it_starts_from_a_stated_python_and_runs_as_nobody_in_particular(path: Path) -> None:
     found = _instructions(path)
@@ -104,7 +110,8 @@ import importlib, pkgutil, sys
 
 class LeftOut:
     def find_spec(self, name, path=None, target=None):
-        if name.startswith(("kubernetes.aio", "kubernetes.e2e_test")) or ".tests" in name:
+        left_out = "kubernetes.aio", "kubernetes.e2e_test", "grpc", "google.protobuf", "pynvml"
+        if name.startswith(left_out) or ".tests" in name:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, LeftOut())

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.devices import (
+    InUse,
     Link,
     Matrix,
     Nic,
@@ -152,25 +153,47 @@ json_values = st.recursive(
 
 
 @given(
-    st.dictionaries(st.sampled_from(["v", *GOOD, "mig", "in_use"]), json_values).map(
-        lambda changes: json.dumps(GOOD | changes)
-    )
+    st.dictionaries(
+        st.sampled_from(["v", *GOOD, "mig", "in_use", "by_name", "at"]), json_values
+    ).map(lambda changes: json.dumps(GOOD | changes))
     | st.text()
 )
 def test_nothing_is_raised_whatever_stands_there(text: str) -> None:
     topology, in_use = read_topology(text), read_in_use(text)
 
     assert isinstance(topology, NodeDevices | Unreadable)
-    assert isinstance(in_use, dict | Unreadable)
+    assert isinstance(in_use, InUse | Unreadable)
     if isinstance(topology, NodeDevices):
         assert read_topology(write_topology(topology)) == topology
 
 
 def test_use_is_written_and_read() -> None:
-    text = write_in_use({"uid-b": (3, 1), "uid-a": (0,)})
+    text = write_in_use(InUse({"uid-b": (3, 1), "uid-a": (0,)}))
 
     assert text == '{"v":1,"in_use":{"uid-a":[0],"uid-b":[1,3]}}'
-    assert parse_in_use(text) == {"uid-a": (0,), "uid-b": (1, 3)}
+    assert parse_in_use(text) == InUse({"uid-a": (0,), "uid-b": (1, 3)})
+
+
+def test_use_by_name_is_written_with_its_time_and_read() -> None:
+    text = write_in_use(InUse(by_name={"t/b": (3, 1), "t/a": (0,)}, at=1700000000))
+
+    assert text == '{"v":1,"in_use":{},"by_name":{"t/a":[0],"t/b":[1,3]},"at":1700000000}'
+    assert parse_in_use(text) == InUse({}, {"t/a": (0,), "t/b": (1, 3)}, 1700000000)
+
+
+@pytest.mark.parametrize(
+    ("started", "found"),
+    [(0.0, None), (9.0, (1,)), (10.0, None), (11.0, None)],
+    ids=["not-yet", "before", "in-the-same-second", "after"],
+)
+def test_a_name_is_of_the_pod_that_had_started_when_it_was_read(
+    started: float, found: tuple[int, ...] | None
+) -> None:
+    use = InUse({"uid-b": (2,)}, {"t/a": (1,), "t/b": (3,)}, at=10)
+
+    assert use.of("uid-a", "t/a", started) == found
+    assert use.of("uid-x", "t/x", started) is None
+    assert use.of("uid-b", "t/b", started) == (2,), "a uid cannot be mistaken"
 
 
 @pytest.mark.parametrize(
@@ -180,6 +203,10 @@ def test_use_is_written_and_read() -> None:
         ('{"v":1,"in_use":{"u":0}}', 'in_use["u"] is 0, not a list'),
         ('{"v":1,"in_use":{"u":[64]}}', 'in_use["u"] has 64'),
         ('{"v":1,"in_use":{"u":[-1]}}', 'in_use["u"] has -1'),
+        ('{"v":1,"in_use":{},"by_name":[]}', "by_name is a list, not an object"),
+        ('{"v":1,"in_use":{},"by_name":{"t/a":[64]}}', 'by_name["t/a"] has 64'),
+        ('{"v":1,"in_use":{},"at":-1}', "at has -1"),
+        ('{"v":1,"in_use":{},"at":1.5}', "at has 1.5"),
     ],
 )
 def test_bad_use_is_none_with_a_reason(text: str, reason: str) -> None:

@@ -9,6 +9,7 @@ from scheduler.core.devices import (
     IN_USE_KEY,
     TOPOLOGY_KEY,
     Holder,
+    InUse,
     Matrix,
     NodeDevices,
     Told,
@@ -24,7 +25,7 @@ from scheduler.core.devices import (
 
 def annotations(matrix: Matrix, in_use: dict[str, tuple[int, ...]] | None = None) -> dict[str, str]:
     found = {TOPOLOGY_KEY: write_topology(NodeDevices(matrix))}
-    return found if in_use is None else {**found, IN_USE_KEY: write_in_use(in_use)}
+    return found if in_use is None else {**found, IN_USE_KEY: write_in_use(InUse(in_use))}
 
 
 def told(*gpus: int, exact: bool = False) -> Holder:
@@ -116,7 +117,9 @@ def test_gpus_are_known_again_by_uuid_where_they_are_numbered_anew() -> None:
 
     def held(*uuids: str) -> frozenset[int] | None:
         devices = NodeDevices(Matrix(len(uuids)), uuids)
-        return taken({TOPOLOGY_KEY: write_topology(devices), IN_USE_KEY: write_in_use({})}, holders)
+        return taken(
+            {TOPOLOGY_KEY: write_topology(devices), IN_USE_KEY: write_in_use(InUse())}, holders
+        )
 
     assert held("GPU-0", "GPU-1", "GPU-2") == {0, 1}
     assert held("GPU-2", "GPU-1", "GPU-0") == {1, 2}
