@@ -45,11 +45,13 @@ def _give_back(turn: Turn, reservation: Reservation) -> None:
     number = state.binding.get(uid)
     if number is not None:
         # It may have been sent: until its outcome is known the room counts as taken.
+        state.ledger.touch(reservation.node)
         state.open[number].orphan = True
         state.open[number].uncertain = reservation.uncertain
         turn.effects.append(Cancel(turn.new_id(), number))
     elif reservation.uncertain and uid in state.pods:
         doubt(turn, uid, reservation.node, reservation.rank)
+        state.ledger.touch(reservation.node)
     else:
         state.free(uid)
     pod = state.pods.get(uid)

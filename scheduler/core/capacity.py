@@ -86,6 +86,7 @@ class Ledger:
         self._where: dict[str, str] = {}
         self._frame: Frame | None = None
         self._stale: set[str] = set()
+        self._versions: Ints = np.zeros(0, dtype=np.int64)
         self._masks: dict[Constraints, Bools] = {}
         self._pristine: dict[Constraints, Bools] = {}
         self.shape_version = 0
@@ -171,6 +172,17 @@ class Ledger:
         room = self._rooms.get(node)
         return room.version if room else -1
 
+    def versions(self) -> Ints:
+        """The version of each row's node, int64 [nodes]; not to be kept over a change."""
+        self.frame()
+        return self._versions
+
+    def touch(self, node: str) -> None:
+        """Something else has changed about a claim on the node: its version does, too."""
+        if (room := self._rooms.get(node)) is not None:
+            room.version += 1
+            self._stale.add(node)
+
     def used(self, node: str) -> Mapping[str, int]:
         """Exact sums of the claims on a node."""
         room = self._rooms.get(node)
@@ -229,6 +241,7 @@ class Ledger:
         if self._frame is None:
             self._frame = Frame(self._rooms)
             self._stale = set(self._frame.names)
+            self._versions = np.zeros(len(self._frame.names), dtype=np.int64)
         for name in self._stale:
             self._fill(self._frame, name)
         self._stale.clear()
@@ -290,6 +303,7 @@ class Ledger:
         if row is None:
             return
         room = self._rooms[name]
+        self._versions[row] = room.version
         have = room.node.allocatable if room.node else {}
         for resource, column in frame.column.items():
             amount = have.get(resource, 0)

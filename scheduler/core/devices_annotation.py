@@ -113,6 +113,8 @@ def _guarded(text: str, read: Callable[[Mapping[str, Any]], T]) -> T | Unreadabl
         return read(_object(text))
     except _NotReadableError as error:
         return Unreadable(str(error))
+    except RecursionError:
+        return Unreadable("is nested too deeply")
 
 
 def _object(text: str) -> Mapping[str, Any]:
@@ -128,21 +130,22 @@ def _object(text: str) -> Mapping[str, Any]:
 
 
 def _devices(raw: Mapping[str, Any]) -> NodeDevices:
+    matrix = _matrix(json.dumps({key: value for key, value in raw.items() if key != "uuids"}))
+    return NodeDevices(matrix, _uuids(raw.get("uuids", []), matrix.gpus))
+
+
+@lru_cache(maxsize=1024)
+def _matrix(text: str) -> Matrix:
+    """All but the UUIDs, which nodes of one make have in common: read once, and one object."""
+    raw = json.loads(text)
     gpus = _integer(raw.get("gpus"), "gpus", MOST_GPUS)
-    matrix = Matrix(
+    return Matrix(
         gpus=gpus,
         links=_links(raw.get("links", {}), gpus),
         numa=_numa(raw.get("numa"), gpus),
         nics=tuple(_nic(nic, gpus) for nic in _list(raw.get("nics", []), "nics")),
         mig=_indexes(raw.get("mig", []), "mig", gpus),
     )
-    return NodeDevices(_shared(matrix), _uuids(raw.get("uuids", []), gpus))
-
-
-@lru_cache(maxsize=1024)
-def _shared(matrix: Matrix) -> Matrix:
-    """One object for all nodes of one make."""
-    return matrix
 
 
 def _links(raw: Any, gpus: int) -> tuple[Link, ...]:

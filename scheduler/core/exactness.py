@@ -9,7 +9,7 @@ import numpy as np
 from scheduler.core import indexing
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.kinds import Kind, kind_of
-from scheduler.core.state import State
+from scheduler.core.state import Apart, State
 from scheduler.model import Pod
 
 
@@ -17,8 +17,9 @@ def assignable(state: State, kind: Kind, frame: Frame, free: Ints, usable: Bools
     """Those of the usable rows on which the GPUs of such members can be told apart.
 
     ``free``: int64 [nodes, resources], what an attempt sees. Where it sees a node empty, it
-    does not matter whose GPUs are unknown there now. O(nodes) look-ups; nothing for members that
-    do not ask for it, or for no accelerators.
+    does not matter whose GPUs are unknown there now. O(nodes) look-ups, and a closer look at nodes
+    that have changed since the last one; nothing for members that do not ask for it, or for no
+    accelerators.
     """
     wanted = _wanted(state, kind) if kind.exact else ()
     if not wanted:
@@ -28,10 +29,40 @@ def assignable(state: State, kind: Kind, frame: Frame, free: Ints, usable: Bools
     if len(wanted) > 1 or column is None:
         return found
     empty = free[:, column] == frame.allocatable[:, column]
-    for row in np.flatnonzero(usable).tolist():
-        name = frame.names[row]
-        found[row] = not indexing.unknown(state, name, wanted[0], empty=bool(empty[row]))
+    rows = np.flatnonzero(usable)
+    apart = _apart(state, wanted[0], rows)
+    found[rows] = np.where(empty, apart.if_empty, apart.now)[rows]
     return found
+
+
+def _apart(state: State, resource: str, rows: Ints) -> Apart:
+    """What is known of the nodes, with these rows looked at where they have changed."""
+    frame, versions = state.ledger.frame(), state.ledger.versions()
+    kept = state.apart.get(resource)
+    if kept is None or kept.frame is not frame:
+        kept = state.apart[resource] = _carried(state, kept, frame)
+    changed = rows[kept.versions[rows] != versions[rows]]
+    for row in changed.tolist():
+        name = frame.names[row]
+        kept.nodes[row] = state.node(name)
+        kept.if_empty[row] = not indexing.unknown(state, name, resource, empty=True)
+        kept.now[row] = kept.if_empty[row] and not indexing.unknown(state, name, resource)
+    kept.versions[changed] = versions[changed]
+    return kept
+
+
+def _carried(state: State, before: Apart | None, frame: Frame) -> Apart:
+    """What was known of the nodes, when others have come or gone."""
+    size = len(frame.names)
+    versions, verdicts = np.full(size, -1, np.int64), np.zeros((2, size), np.bool_)
+    kept = Apart(frame, [None] * size, versions, *verdicts)
+    for row, name in enumerate(frame.names if before else ()):
+        at = before.frame.row.get(name) if before else None
+        # A node that was made anew may be at the same version again.
+        if before and at is not None and before.nodes[at] is state.node(name):
+            kept.nodes[row], kept.versions[row] = before.nodes[at], before.versions[at]
+            kept.now[row], kept.if_empty[row] = before.now[at], before.if_empty[at]
+    return kept
 
 
 def obstacles(state: State, pods: Sequence[Pod], rows: Bools) -> list[str]:
@@ -61,15 +92,12 @@ def _unknown_on(state: State, kind: Kind, resource: str, rows: Bools) -> str:
         return ""
     columns, amounts = at
     roomy = (frame.free[:, columns] >= amounts).all(axis=1)
-    names = [
-        frame.names[row]
-        for row in np.flatnonzero(roomy & rows & state.ledger.mask(kind.constraints))
-    ]
-    causes = {name: cause for name in names if (cause := indexing.unknown(state, name, resource))}
-    if not causes:
+    asked = np.flatnonzero(roomy & rows & state.ledger.mask(kind.constraints))
+    shut = asked[~_apart(state, resource, asked).now[asked]]
+    if not shut.size:
         return ""
-    name, cause = next(iter(causes.items()))
-    nodes = f"{len(causes)} node{'' if len(causes) == 1 else 's'} with room"
+    name, nodes = frame.names[shut[0]], f"{shut.size} node{'' if shut.size == 1 else 's'} with room"
+    cause = indexing.unknown(state, name, resource)
     return (
         f"exact-gpus shuts {nodes}: it is not known which GPUs are free, on {name} because {cause}"
     )

@@ -101,9 +101,6 @@ def pod_seen(turn: Turn, pod: Pod) -> None:
         pod = replace(pod, node=pod.node or before.node, hint=before.hint or pod.hint)
     if before == pod:
         return
-    if before is not None and before.started != pod.started and _only_started(before, pod):
-        _note_start(state, pod)
-        return
     namesake = state.by_name.get((pod.namespace, pod.name))
     if namesake is not None and namesake != pod.uid:
         pod_gone(turn, namesake)
@@ -113,20 +110,11 @@ def pod_seen(turn: Turn, pod: Pod) -> None:
     state.passed.pop(pod.uid, None)
     _list_user(state, before, pod)
     _claim(turn, pod)
-    _enrol(turn, before, pod)
-    note_gate(state, pod)
-
-
-def _only_started(before: Pod, pod: Pod) -> bool:
-    return before == replace(pod, started=before.started)
-
-
-def _note_start(state: State, pod: Pod) -> None:
-    """A kubelet has accepted a pod, and nothing else has changed of it."""
-    state.pods[pod.uid] = pod
-    if state.choosy and pod.node:
+    if state.choosy and pod.node and before is not None and before.started != pod.started:
         # It may be known by now which GPUs it has, and which are free.
         state.gain_on(pod.node)
+    _enrol(turn, before, pod)
+    note_gate(state, pod)
 
 
 def pod_gone(turn: Turn, uid: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from scheduler.core.capacity import Ledger
+from scheduler.core.capacity import Bools, Frame, Ints, Ledger
 from scheduler.core.cliques import Cliques
 from scheduler.core.devices import Told
 from scheduler.core.gang import Gang, Refusal
@@ -86,6 +86,20 @@ class Kept:
     nodes: frozenset[str]
     until: float | None
     """When what runs there will have ended, if all of it says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """On which nodes the accelerators of one name can be told apart, as far as was looked."""
+
+    frame: Frame
+    """Whose rows these are; all arrays have the shape [nodes]."""
+    nodes: list[Node | None]
+    versions: Ints
+    """Of a node when it was looked at, -1 where it was not."""
+    now: Bools
+    if_empty: Bools
+    """Whether they could be told apart if nobody had any."""
 
 
 @dataclass(slots=True)
@@ -168,6 +182,8 @@ class State:
     topology_at: int = -1
     topology_kept: Topology | None = None
     cliques_kept: tuple[Topology, Cliques | None] | None = None
+    apart: dict[str, Apart] = field(default_factory=dict)
+    """By resource, for members that take the very devices chosen for them."""
     is_accelerator: Callable[[str], bool] = field(default=lambda _: False)
 
     def __post_init__(self) -> None:

@@ -231,6 +231,16 @@ def test_two_sorts_of_accelerators_cannot_be_given_by_one_table() -> None:
     assert want in world.why("a")
 
 
+def test_a_seat_that_it_may_take_away_is_no_reason_to_wait() -> None:
+    """Nobody says which GPUs the other would get, but it has none yet."""
+    world = World()
+    world.node({key: text for key, text in agent().items() if "topology" in key})
+    world.pods(pod("t/low", gpu=1, options={"start": "nominate"}))
+    assert len(world.state.reservations) == 1
+    world.pods(asking("t/b", gpu=4, priority=10))
+    assert world.given == {"b": ",".join(UUIDS)}
+
+
 def test_asking_whether_it_would_fit_gives_the_same_answer() -> None:
     world = World()
     world.node({})
