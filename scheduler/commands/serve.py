@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TextIO
 
 import typer
 
+from scheduler.commands.garbage import short_collections
 from scheduler.commands.logs import LogFormat, LogLevel, set_up
 from scheduler.errors import SettingsError
 
@@ -165,7 +166,7 @@ def _run(
 
     log = logging.getLogger(__name__)
     recorder = None if record is None else Recorder(settings, lambda line: _append(record, line))
-    with traces() as tracing:
+    with traces() as tracing, short_collections():
         connection = Connection(
             settings,
             kubeconfig,
