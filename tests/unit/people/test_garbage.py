@@ -89,7 +89,8 @@ def test_afterwards_collections_are_as_they_were() -> None:
 
 
 def test_the_serving_process_collects_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, during = list(gc.callbacks), []
+    before: list[object] = list(gc.callbacks)
+    during: list[object] = []
 
     def refused(*_: object, **__: object) -> None:
         during.extend(each for each in gc.callbacks if each not in before)
@@ -97,5 +98,5 @@ def test_the_serving_process_collects_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr("scheduler.cluster.Connection", refused)
     with pytest.raises(ClusterError):
-        build(["serve"])()
+        build(["serve"])(["serve"])
     assert len(during) == 1
