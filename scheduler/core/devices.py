@@ -6,7 +6,6 @@ It matters inside one pod only: two pods do not see each other's GPUs, so no NVL
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,11 +24,10 @@ from scheduler.core.devices_annotation import (
     write_in_use,
     write_topology,
 )
-from scheduler.core.devices_matrix import Link, Matrix, Nic, NodeDevices, weight
+from scheduler.core.devices_matrix import Link, Matrix, Nic, NodeDevices, weight, weights
 from scheduler.core.devices_subsets import (
     MOST_EXACT,
     indexes,
-    pairs,
     partition_score,
     same_weight,
     scores,
@@ -51,10 +49,10 @@ __all__ = [
     "NodeDevices",
     "Told",
     "Unreadable",
+    "Worth",
     "affinity",
     "choose",
     "choose_on",
-    "grade",
     "indexes_now",
     "parse_annotation",
     "parse_in_use",
@@ -63,6 +61,7 @@ __all__ = [
     "read_topology",
     "taken",
     "weight",
+    "worth",
     "write_in_use",
     "write_topology",
 ]
@@ -78,6 +77,9 @@ class Affinity(NamedTuple):
 
 
 NOTHING_BESIDE = Affinity((), ())
+
+Worth = tuple[int, int, int]
+"""More is better, compared from the left."""
 
 
 class Told(NamedTuple):
@@ -101,10 +103,6 @@ class Holder:
     """``namespace/name``."""
     started: float = 0.0
     """As :attr:`scheduler.model.Pod.started`."""
-
-
-HIGHEST_GRADE = 10
-"""The extender protocol's highest score of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +171,21 @@ def choose_on(
     return choose(devices.matrix, set(range(devices.matrix.gpus)).difference(taken), count)
 
 
+def worth(node_annotations: Mapping[str, str], taken: Iterable[int], count: int) -> Worth | None:
+    """How good a node is for a pod of `count` GPUs; to be compared between nodes with as many free.
+
+    First the links among the GPUs that it would best have, then those between them and the free
+    ones that stay, which are lost to others, then what these are worth. None as for `predict`.
+    """
+    devices = parse_annotation(node_annotations.get(TOPOLOGY_KEY, ""))
+    if devices is None:
+        return None
+    free = set(range(devices.matrix.gpus)).difference(taken, devices.matrix.mig)
+    if not 1 <= count <= len(free):
+        return None
+    return _worth(devices.matrix, sum(1 << gpu for gpu in free), count)
+
+
 def affinity(node_annotations: Mapping[str, str], gpus: Sequence[int]) -> Affinity:
     """NUMA nodes and network cards of GPUs of a node; nothing where that is not published."""
     devices = parse_annotation(node_annotations.get(TOPOLOGY_KEY, ""))
@@ -222,18 +235,6 @@ def indexes_now(table: NodeDevices | None, told: Told) -> tuple[int, ...] | None
     return tuple(found) if len(found) == len(told.uuids) else None
 
 
-def grade(choice: Choice) -> int:
-    """0..10 for the average link of a choice, comparable between nodes; 10 for a single GPU.
-
-    Logarithmic, because links differ by powers: SYS is 0, PIX 3, one NVLink 4, four 7, 18 are 10.
-    """
-    among = pairs(len(choice.gpus))
-    if not among:
-        return HIGHEST_GRADE
-    least, most = weight("SYS"), weight("NV18")
-    return round(HIGHEST_GRADE * math.log(choice.score / among / least) / math.log(most / least))
-
-
 def parse_annotation(text: str) -> NodeDevices | None:
     """What ``muster.scheduler/gpu-topology`` says; a bad one is as good as none.
 
@@ -261,6 +262,14 @@ def _choice(matrix: Matrix, free: int, count: int) -> Choice:
         rest = [gpu for gpu in usable if gpu not in chosen]
         score, leaves = many.score(matrix, chosen), many.cut(matrix, rest, count)
     return Choice(chosen, score, leaves, _numa(matrix, chosen), _nics(matrix, chosen))
+
+
+@lru_cache(maxsize=1 << 14)
+def _worth(matrix: Matrix, free: int, count: int) -> Worth:
+    choice = _choice(matrix, free, count)
+    rest = [gpu for gpu in indexes(free) if gpu not in choice.gpus]
+    parted = int(weights(matrix)[np.ix_(choice.gpus, rest)].sum())
+    return choice.score, -parted, choice.leaves
 
 
 def _best(matrix: Matrix, free: int, count: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from scheduler.core import cliques
@@ -102,6 +103,7 @@ def generation_of(annotation: str) -> str:
     return found if isinstance(found, str) and usable else ""
 
 
+@lru_cache(maxsize=1 << 14)
 def told_of(annotation: str) -> Told | None:
     """The GPUs in a pod's hint, if there are usable ones."""
     found = read(annotation)

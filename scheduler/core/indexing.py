@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from scheduler.core import devices, hints
-from scheduler.core.devices import Holder, NodeDevices, Told
+from scheduler.core.devices import Holder, NodeDevices, Told, Worth
+from scheduler.core.kinds import Kind
 from scheduler.core.state import State
 from scheduler.model import Node, Pod
 
 INDEXED = ("nvidia.com/gpu", "amd.com/gpu")
 """Resources whose devices the agent numbers; slices and shared GPUs are not among them."""
+
+NOT_KNOWN: Worth = (-1, 0, 0)
+"""Less than any links that are known."""
 
 TENTATIVE = "tentative/"
 """Prefix of a pod's uid where its room is booked only until other plans are made."""
@@ -32,6 +36,28 @@ def gpus_for(state: State, pod: Pod, name: str) -> Told | None:
     table = _table(node)
     uuids = table.uuids if table is not None and is_exact(pod) else ()
     return Told(gpus, tuple(uuids[gpu] for gpu in gpus) if uuids else ())
+
+
+def links_on(state: State, name: str, resource: str, count: int) -> Worth:
+    """What the links of a node are worth to a pod of so many accelerators."""
+    node = state.node(name)
+    if node is None or _table_fault(node, resource):
+        return NOT_KNOWN
+    held = _held(state, node, resource, "")
+    found = None if held is None else devices.worth(node.annotations, held, count)
+    return NOT_KNOWN if found is None else found
+
+
+def is_published(state: State, name: str) -> bool:
+    """Whether an agent tells how the accelerators of a node are linked."""
+    node = state.node(name)
+    return node is not None and devices.TOPOLOGY_KEY in node.annotations
+
+
+def linked(state: State, kind: Kind) -> tuple[str, int] | None:
+    """The resource of whose devices the links matter to such members, and how many they take."""
+    wanted = [(name, n) for name, n in kind.requests if n and _is_numbered(state, name, kind.exact)]
+    return wanted[0] if len(wanted) == 1 else None
 
 
 def unknown(state: State, name: str, resource: str, *, empty: bool = False) -> str:
@@ -92,8 +118,11 @@ def _is_indexed(state: State, pod: Pod, resource: str) -> bool:
 
     An exact assignment does not go through a device plugin, so there it may be called anything.
     """
-    exact = is_exact(pod) and state.is_accelerator(resource)
-    return bool(pod.requests[resource]) and (resource in INDEXED or exact)
+    return bool(pod.requests[resource]) and _is_numbered(state, resource, is_exact(pod))
+
+
+def _is_numbered(state: State, resource: str, exact: bool) -> bool:
+    return resource in INDEXED or (exact and state.is_accelerator(resource))
 
 
 def is_exact(pod: Pod) -> bool:

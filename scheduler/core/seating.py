@@ -13,6 +13,7 @@ from scheduler.core.effort import Effort, Plan, View
 from scheduler.core.gang import Gang, Status
 from scheduler.core.kinds import Kind
 from scheduler.core.leftovers import fill_leftovers
+from scheduler.core.linking import on_linked
 from scheduler.core.placement import NoRoom, Seats, place
 from scheduler.core.rooming import accelerated, kinds_of
 from scheduler.core.segments import has_segments, seat_segments
@@ -112,7 +113,8 @@ def _place(
     ask = effort.ask(view, kind, count, within)
     if effort.light and ask.per_member:
         return fill_leftovers(view.fabric, ask, _busy(effort))
-    return place(view.fabric, ask)
+    seats = place(view.fabric, ask)
+    return on_linked(effort, view, kind, ask, seats) if isinstance(seats, Seats) else seats
 
 
 def _busy(effort: Effort) -> Bools:

@@ -13,11 +13,9 @@ from scheduler.core.devices import (
     Matrix,
     NodeDevices,
     Told,
-    choose,
-    choose_on,
-    grade,
     predict,
     taken,
+    worth,
     write_in_use,
     write_topology,
 )
@@ -127,23 +125,14 @@ def test_gpus_are_known_again_by_uuid_where_they_are_numbered_anew() -> None:
     assert taken(annotations(boxes.power9(), {}), holders) is None
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [("SYS", 0), ("NODE", 1), ("PIX", 3), ("NV1", 4), ("XGMI", 4), ("NV4", 7), ("NV18", 10)],
-)
-def test_the_grade_of_a_link(word: str, expected: int) -> None:
-    choice = choose(boxes.box(3, lambda a, b: word), range(3), 3)
+def test_what_a_node_is_worth_to_a_pod() -> None:
+    """Two NVLinks of 300 on a board of four; all other pairs cross the processors, 10 each."""
+    node = annotations(boxes.power9())
 
-    assert choice is not None
-    assert grade(choice) == expected
-
-
-def test_nodes_compare_by_grade() -> None:
-    def graded(matrix: Matrix, held: tuple[int, ...], count: int) -> int:
-        choice = choose_on(annotations(matrix), held, count)
-        assert choice is not None
-        return grade(choice)
-
-    assert graded(boxes.power9(), (), 2) > graded(boxes.power9(), (0, 2), 2)
-    assert graded(boxes.nvswitch(), (0,), 4) > graded(boxes.dgx1_v100(), (), 4)
-    assert graded(boxes.power9(), (0, 2), 1) == 10
+    assert worth(node, (), 2) == (300, -40, 300)
+    assert worth(node, (0,), 2) == (300, -20, 0)
+    assert worth(node, (0, 2), 2) == (10, 0, 0)
+    assert worth(node, (), 1) == (0, -320, 0)
+    assert worth(node, (0,), 1) == (0, -20, 0), "the one that has no partner left"
+    assert worth(node, (0, 1, 2), 2) is None
+    assert worth({}, (), 1) is None
