@@ -11,7 +11,7 @@ from typing import NamedTuple
 from scheduler.core.ranking import HEADS
 from scheduler.dialects import values
 from scheduler.dialects.fields import Fault, Json, mapping, sequence, text
-from scheduler.dialects.laying import lay
+from scheduler.dialects.laying import lay, only_hard_segments
 from scheduler.dialects.source import Found, GroupTerms, PodSource
 from scheduler.dialects.tables import Table, read_table, read_values, replicas
 from scheduler.model import Declaration, GroupKey, Options
@@ -51,7 +51,8 @@ def read_pod(source: PodSource) -> Found:
 
 def read_topology(annotations: Json) -> Options | Fault:
     """The level that all share, and the one that each segment shares."""
-    return read_table(annotations, _TOPOLOGY)
+    found = read_table(annotations, _TOPOLOGY)
+    return found if isinstance(found, Fault) else only_hard_segments(found)
 
 
 def read_group(obj: Json) -> GroupTerms:
@@ -91,15 +92,17 @@ class _SubGroup(NamedTuple):
 
 
 def _constraint(value: object) -> Options | Fault:
-    return read_table(
+    found = read_table(
         mapping(value),
         {
             "requiredTopologyLevel": ("required", _level),
             "preferredTopologyLevel": ("preferred", _level),
             "segmentSize": ("segment_size", values.count),
             "segmentRequiredTopologyLevel": ("segment_level", _level),
+            "segmentPreferredTopologyLevel": ("", _level),
         },
     )
+    return found if isinstance(found, Fault) else only_hard_segments(found)
 
 
 def _level(value: object) -> str | Fault:

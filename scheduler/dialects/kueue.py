@@ -9,7 +9,7 @@ from __future__ import annotations
 from scheduler.core.quoting import quoted
 from scheduler.dialects import values
 from scheduler.dialects.fields import Fault, Json, mapping
-from scheduler.dialects.laying import lay
+from scheduler.dialects.laying import lay, only_hard_segments
 from scheduler.dialects.source import Found, PodSource
 from scheduler.dialects.source import no_group as read_group
 from scheduler.dialects.tables import Table, one_of, read_table, read_values
@@ -61,8 +61,10 @@ def read_pod(source: PodSource) -> Found:
 def read_topology(annotations: Json) -> Options | Fault:
     """The level that all share, and the one that each slice shares."""
     options = read_table(annotations, _TOPOLOGY)
-    if isinstance(options, Fault) or annotations.get(_LAYERS) is None:
+    if isinstance(options, Fault):
         return options
+    if annotations.get(_LAYERS) is None:
+        return only_hard_segments(options)
     slices = _layers(annotations.get(_LAYERS))
     return slices if isinstance(slices, Fault) else lay(options, slices)
 

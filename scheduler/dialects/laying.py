@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 from scheduler.model import NO_OPTIONS, Options
 
-__all__ = ["lay", "states_minimum"]
+__all__ = ["lay", "only_hard_segments", "states_minimum"]
 
 _FIELDS = tuple(field.name for field in fields(Options))
 
@@ -24,6 +24,17 @@ def lay(base: Options, top: Options) -> Options:
         # Larger segments are made up of those that are stated beside them, and of no others.
         stated["segment_within"] = top.segment_within
     return replace(base, **stated)
+
+
+def only_hard_segments(options: Options) -> Options:
+    """Without a size of segments beside which no level is stated.
+
+    Where others state none, their segments need not share anything, or would only rather. Our own
+    key means the finest level then, and a gang could wait for ever for what nobody asked for.
+    """
+    if options.segment_size is None or options.segment_level:
+        return options
+    return replace(options, segment_size=None)
 
 
 def states_minimum(options: Options) -> bool:

@@ -6,10 +6,12 @@ with an exclusive topology, when it is placed.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scheduler.core.quoting import quoted
 from scheduler.dialects import values
 from scheduler.dialects.fields import Fault, Json, mapping
-from scheduler.dialects.laying import lay
+from scheduler.dialects.laying import lay, only_hard_segments
 from scheduler.dialects.source import Found, GroupTerms, PodSource
 from scheduler.dialects.tables import Table, read_table
 from scheduler.model import Declaration, GroupKey, Options
@@ -49,7 +51,8 @@ def read_pod(source: PodSource) -> Found:
     if isinstance(options, Fault):
         return options
     key = GroupKey(KIND, source.namespace, name)
-    return Declaration(f"{name}-{group}", NAME, lay(options, _phases(options)), key, KIND)
+    laid = lay(_subgroups(options), _phases(options))
+    return Declaration(f"{name}-{group}", NAME, laid, key, KIND)
 
 
 def made_group(source: PodSource, group: str) -> bool:
@@ -69,6 +72,17 @@ def read_group(obj: Json) -> GroupTerms:
         return GroupTerms(fault=f"spec.leaderWorkerTemplate.size: {number.reason}")
     waits = spec.get("startupPolicy") == "LeaderReady" and number > 1
     return GroupTerms(Options(min_available=number, size=number, first=1 if waits else None))
+
+
+def _subgroups(options: Options) -> Options:
+    """Subgroups that must share a domain are segments, if all of a group are of one size.
+
+    A leader beside whole subgroups belongs to the first one or to none, which the policy says and
+    a segment cannot; the affinities that the controller gives its pods say it all the same.
+    """
+    if options.segment_size and (options.size or 0) % options.segment_size:
+        return replace(options, segment_size=None, segment_level="")
+    return only_hard_segments(options)
 
 
 def _phases(options: Options) -> Options:

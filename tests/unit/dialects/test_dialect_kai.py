@@ -144,6 +144,11 @@ def test_a_value_that_cannot_be_read_is_named(key: str, value: str) -> None:
         ({"topology-preferred-placement": "topo/rack"}, Options(preferred="topo/rack")),
         ({"segment-topology-preferred-placement": "topo/rack"}, Options()),
         (
+            {"segment-size": "2", "segment-topology-preferred-placement": "topo/rack"},
+            Options(),
+        ),
+        ({"segment-size": "2"}, Options()),
+        (
             {"segment-size": "2", "segment-topology-required-placement": "topo/rack"},
             Options(segment_size=2, segment_level="topo/rack"),
         ),
@@ -161,6 +166,26 @@ def test_segments_may_stand_in_the_pod_group() -> None:
     near = {"segmentSize": 4, "segmentRequiredTopologyLevel": "topo/rack"}
     found = group(kai_group({"minMember": 16, "topologyConstraint": near}))
     assert found.options == Options(min_available=16, segment_size=4, segment_level="topo/rack")
+
+
+@pytest.mark.parametrize("more", [{}, {"segmentPreferredTopologyLevel": "topo/rack"}], ids=str)
+def test_segments_of_a_pod_group_that_need_not_share_a_level_ask_for_nothing(
+    more: dict[str, str],
+) -> None:
+    near = {"segmentSize": 4, **more}
+    found = group(kai_group({"minMember": 16, "topologyConstraint": near}))
+    assert (found.options, found.fault) == (Options(min_available=16), "")
+
+
+def test_segments_that_would_rather_share_a_rack_start_where_none_has_room_for_one() -> None:
+    story = Story()
+    for number in range(2):
+        story.node(f"n{number}", gpu=4, block="b1", rack=f"r{number}")
+    keys = {PREFIX + "segment-size": "2", PREFIX + "segment-topology-preferred-placement": "rack"}
+    story.object(kai_group({"minMember": 2}))
+    for number in range(2):
+        story.put_pod(annotated(kai(f"a-{number}"), keys))
+    assert story.bound == {"t/a-0": "n0", "t/a-1": "n1"}
 
 
 def test_levels_of_unlike_sub_groups_are_told_not_to_be_kept() -> None:

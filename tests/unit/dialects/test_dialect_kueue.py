@@ -73,6 +73,7 @@ TOPOLOGY = [
         },
         Options(required="topo/block", segment_level="topo/rack", segment_size=4),
     ),
+    ({"podset-slice-size": "4"}, Options()),
     (
         {"podset-slice-required-topology-constraints": '[{"topology":"topo/rack","size":"4"}]'},
         Options(segment_level="topo/rack", segment_size=4),

@@ -51,6 +51,29 @@ def test_subgroups_are_segments() -> None:
 
 
 @pytest.mark.parametrize(
+    ("size", "keys"),
+    [
+        (4, {"subgroup-size": "2"}),
+        # The first subgroup has the leader and two more here: no segment is of three and of two.
+        (5, {"subgroup-size": "2", "subgroup-exclusive-topology": "topo/rack"}),
+        (
+            5,
+            {
+                "subgroup-size": "2",
+                "subgroup-exclusive-topology": "topo/rack",
+                "subgroup-policy-type": "LeaderExcluded",
+            },
+        ),
+    ],
+    ids=["sharing nothing", "leader beside", "leader excluded"],
+)
+def test_subgroups_that_are_no_segments_ask_for_nothing(size: int, keys: dict[str, str]) -> None:
+    stated = {PREFIX + key: value for key, value in keys.items()}
+    found = declared(annotated(lws(0, size), stated)).options
+    assert found == Options(min_available=size, size=size, role="leader")
+
+
+@pytest.mark.parametrize(
     ("size", "policy", "first"),
     [(4, "LeaderCreated", None), (4, "LeaderReady", 1), (1, "LeaderReady", None)],
 )
