@@ -11,11 +11,11 @@ from scheduler.service.runner import BusyError
 from scheduler.service.service import (
     BIND_DEADLINE_S,
     LOCK_WAIT_S,
-    AskedError,
     PodSource,
     Service,
 )
 from scheduler.service.timer import ThreadTimer
+from scheduler.service.views import AskedError
 
 __all__ = [
     "BIND_DEADLINE_S",

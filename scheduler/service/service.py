@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from scheduler.core.messages import (
     BindCall,
@@ -23,17 +22,18 @@ from scheduler.core.messages import (
     Reply,
     Synced,
 )
-from scheduler.errors import DecodeError, MusterError
+from scheduler.errors import DecodeError
 from scheduler.model import Pod, PodRef
 from scheduler.service import answers
 from scheduler.service.bindings import Waiting
 from scheduler.service.core import CoreEngine
 from scheduler.service.metrics import Metrics
-from scheduler.service.ports import Actuator, Engine, Timer, Totals
-from scheduler.service.recorder import Recorder, snapshot_lines
+from scheduler.service.ports import Actuator, Engine, Timer
+from scheduler.service.recorder import Recorder
 from scheduler.service.runner import BusyError, Runner
 from scheduler.service.starts import OnStart
 from scheduler.service.timer import ThreadTimer
+from scheduler.service.views import Objects, Views
 from scheduler.settings import Settings
 
 LOCK_WAIT_S = 2.0
@@ -47,22 +47,12 @@ UNSYNCED = "waiting for the first full list of nodes and pods"
 PodSource = Callable[[], Pod]
 """Decodes the pod of a request when it is needed. Raises DecodeError."""
 
-Objects = Callable[[], Iterable[dict[str, Any]]]
-"""Lists the API objects that decisions depend on. May raise ClusterError."""
-
 R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
 
-class AskedError(MusterError):
-    """Another question whether pods would fit is being answered."""
-
-    def __init__(self) -> None:
-        super().__init__("busy with another question; try again")
-
-
-class Service:
+class Service(Views):
     """Runs an engine for many threads and always has an answer.
 
     Every method may be called from any thread. Nothing here waits for the network: effects go to
@@ -89,9 +79,7 @@ class Service:
         leader: Callable[[], str] = str,
         on_start: OnStart | None = None,
     ) -> None:
-        self.settings = settings
         self.metrics = metrics or Metrics()
-        self.lock_wait_s = lock_wait_s
         self.bind_deadline_s = bind_deadline_s
         self._waiting = Waiting()
         self._synced = False
@@ -100,9 +88,7 @@ class Service:
         self._leads = leads
         self._leader = leader
         self._turning = threading.Lock()
-        self._judged = -1
-        self._question = threading.Lock()
-        self._runner = Runner(
+        runner = Runner(
             engine or CoreEngine(settings),
             actuator,
             clock,
@@ -112,7 +98,7 @@ class Service:
             recorder,
             on_start,
         )
-        self._objects = objects
+        super().__init__(settings, runner, objects, lock_wait_s)
 
     # ── life ──
 
@@ -288,82 +274,11 @@ class Service:
         )
         return self._waiting.settle(ref, future, answers.not_bound(ref, node, text))
 
-    # ── views for people ──
-
-    def gangs(self) -> list[dict[str, Any]]:
-        """Every gang. Raises BusyError if the engine is not free in time, as all views do."""
-        with self._viewed() as engine:
-            return engine.gangs()
-
-    def why(self, key: str) -> Mapping[str, Any] | None:
-        """Why the gang ``namespace/name`` is where it is; None = no such gang."""
-        with self._viewed() as engine:
-            return engine.why(key)
-
-    def nodes(self) -> list[dict[str, Any]]:
-        """Every node with its room."""
-        with self._viewed() as engine:
-            return engine.nodes()
-
-    def snapshot(self) -> dict[str, Any]:
-        """The whole state."""
-        with self._viewed() as engine:
-            return engine.snapshot()
-
-    def snapshot_lines(self) -> Iterator[str] | None:
-        """The cluster as a replay file, read anew from where its objects are; None if nobody has
-        said where that is: an empty cluster would be a lie."""
-        return snapshot_lines(self.settings, self._objects()) if self._objects else None
-
-    def levels(self) -> list[str]:
-        """The label keys of the topology levels, broadest first."""
-        with self._viewed() as engine:
-            return engine.levels()
-
-    def overview(self) -> dict[str, Any]:
-        """The cluster in a few figures."""
-        with self._viewed() as engine:
-            return engine.overview()
-
-    @contextmanager
-    def question(self) -> Iterator[None]:
-        """Around ``fit``: one at a time, so that plans are made in between. Raises AskedError."""
-        if not self._question.acquire(blocking=False):
-            raise AskedError
-        try:
-            yield
-        finally:
-            self._question.release()
-
-    def fit(self, pods: Sequence[Pod]) -> dict[str, Any]:
-        """Whether these pods would start now, where, and what is missing. Changes nothing."""
-        with self._viewed() as engine:
-            return engine.fit(pods)
-
-    def history(self) -> list[dict[str, Any]]:
-        """Figures of the last day, one a minute, the oldest first; ``ago_s`` says when."""
-        return self._runner.history.points(self._runner.now())
+    # ── inner ──
 
     @property
-    def steps(self) -> int:
-        """How many events were taken in: while it stands still, so does every view."""
-        return self._runner.steps
-
-    def totals(self) -> Totals:
-        """Counts for metrics."""
-        with self._viewed() as engine:
-            return engine.totals()
-
-    @contextmanager
-    def _viewed(self) -> Iterator[Engine]:
-        """The engine for a view. One that stands by judges gangs only when somebody looks."""
-        with self._runner.locked(self.lock_wait_s) as engine:
-            if not self._leads and self._synced and self._judged != self._runner.steps:
-                engine.judge()
-                self._judged = self._runner.steps
-            yield engine
-
-    # ── inner ──
+    def _must_be_judged(self) -> bool:
+        return not self._leads and self._synced
 
     def _resolve(self, event: Event, reply: Reply) -> None:
         if isinstance(reply, BindReply) and not isinstance(event, BindCall):
