@@ -331,6 +331,8 @@ class Pod:
     """Why this pod's declaration or requests cannot be used; "" = they can."""
     warnings: tuple[str, ...] = ()
     """What could not be read and does no harm, such as an index that is no number."""
+    excess: str = ""
+    """What it asks for more of than can be planned with; "" = nothing. Harms no plain pod."""
     digest: tuple[int | None, ...] = field(default=(), compare=False, repr=False)
     """Of all that decides how its JSON is read, but for what changes in passing."""
 
@@ -346,5 +348,10 @@ class Pod:
 
     @property
     def holds_node(self) -> bool:
+    @property
+    def unplannable(self) -> str:
+        """Why a gang cannot be planned with this pod; "" = it can."""
+        return self.fault or self.excess
+
         """Whether the pod takes room on its node now; a terminating pod still does."""
         return bool(self.node) and not self.phase.terminal

@@ -191,11 +191,14 @@ def plan_in_turn(state: State, gangs: Sequence[Gang]) -> list[Plan] | Refusal:
             tentative += _claim(state, found)
     for key in tentative:
         state.ledger.drop(key)
+    state.tentative.clear()
     return outcome
 
 
 def _claim(state: State, found: Plan) -> list[str]:
-    """Book a plan's room until the other plans are made."""
+    """Book a plan's room until the other plans are made, and have its members keep off others."""
+    pairs = zip(found.pods, found.nodes, strict=False)
+    state.tentative.update((pod.uid, node) for pod, node in pairs)
     keys = []
     for pod, node in zip((*found.pods, *found.ghosts), found.nodes, strict=True):
         key = indexing.TENTATIVE + pod.uid

@@ -54,9 +54,16 @@ def on_filter(turn: Turn, call: Filter) -> FilterReply:
         return _unresolvable("Muster is starting and does not know the cluster yet")
     gang = state.gangs.get(key)
     if gang is None or pod.uid not in state.pods:
-        text = f"pod {call.ref} is too new: Muster's watch has not shown it yet"
-        return _unresolvable(text, unsettled=True)
+        return _unseen(state, call)
     return _member(turn, gang, pod, call.names)
+
+
+def _unseen(state: State, call: Filter) -> FilterReply:
+    """A member that is not on any roll; of one that is gone nothing more will be shown."""
+    if call.ref.uid in state.gone:
+        return _unresolvable(f"pod {call.ref} has been deleted, as Muster's watch has shown")
+    text = f"pod {call.ref} is too new: Muster's watch has not shown it yet"
+    return _unresolvable(text, unsettled=True)
 
 
 def _unresolvable(reason: str, *, unsettled: bool = False) -> FilterReply:
@@ -125,8 +132,8 @@ def _member(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterRep
 
 
 def _hold(turn: Turn, gang: Gang, pod: Pod, names: Sequence[str]) -> FilterReply:
-    if pod.fault:
-        return _unresolvable(f"pod {pod.key} cannot be used: {pod.fault}")
+    if pod.unplannable:
+        return _unresolvable(f"pod {pod.key} cannot be used: {pod.unplannable}")
     reason, text = _told(turn, gang)
     stage = gang.stage
     if stage in (Stage.FORMING, Stage.INVALID) or reason in _PERMANENT:

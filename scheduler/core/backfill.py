@@ -10,24 +10,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scheduler.core import planning
+from scheduler.core.booking import given_up
 from scheduler.core.capacity import Bools, Frame, Ints
 from scheduler.core.effort import shared_domains
 from scheduler.core.gang import Gang, Reason, Stage, Status
 from scheduler.core.kinds import kind_of
 from scheduler.core.planning import required_level, waiting_pods
-from scheduler.core.queue import place_of
 from scheduler.core.rooming import fits_of, open_room
 from scheduler.core.state import Kept, State, Turn
-from scheduler.model import GangKey, Pod
+from scheduler.model import Pod
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,16 +42,16 @@ def update(turn: Turn) -> None:
     """Keep nodes for the first in the queue whose time it is and for whom any can be kept.
 
     Those whose time it is in vain are passed over: what they are refused for may change with the
-    nodes that are kept, and who has them must not.
+    nodes that are kept, and who has them must not. O(gangs up to the one for which they are kept).
     """
     state = turn.state
-    wanting = (state.gangs[key] for key in state.wanting)
-    waiting = {gang.key: gang for gang in wanting if _waits(state, gang)}
-    if state.kept is not None and not (state.kept.gang in waiting and _are_good(state, state.kept)):
+    if state.kept is not None and not _is_wanted(state, state.kept):
         _release(turn)
     in_vain: set[Hashable] = set()
     pauses = False
-    for gang in _in_order(waiting.values()):
+    for gang in map(state.gangs.__getitem__, state.wanting):
+        if not _waits(state, gang):
+            continue
         time = _time_of(state, gang)
         may = time.now and not (pauses and time.ends)
         if state.kept is not None and state.kept.gang == gang.key:
@@ -81,6 +80,17 @@ def leave(turn: Turn, gang: Gang) -> None:
     elif gang.memory.tried_at is not None:
         turn.state.gains += 1
     gang.memory.tried_at = None
+
+
+def look_ahead(state: State, gang: Gang) -> None:
+    """The gang was judged anew: when will it have ended, and may nodes be kept for it now?"""
+    runtime = gang.life.options.max_runtime if gang.life else None
+    started = gang.memory.started_at
+    ends_at = math.inf if runtime is None or started is None else started + runtime
+    if gang.ends_at != ends_at:
+        gang.ends_at = ends_at
+        state.outlook += 1
+    gang.kept_in_vain = None
 
 
 def due_at(state: State, gang: Gang) -> list[float]:
@@ -176,22 +186,17 @@ def _share(state: State, gang: Gang) -> float:
     return min(1.0, len(pods) / max(1, int(seats.sum())))
 
 
-def _in_order(gangs: Iterable[Gang]) -> Iterator[Gang]:
-    """By their places in the queue; of a thousand, mostly no more than the first is looked at."""
-    left = [(place_of(gang), gang) for gang in gangs]
-    heapify(left)
-    while left:
-        yield heappop(left)[1]
-
-
 def _release(turn: Turn) -> None:
     if turn.state.kept is not None:
         turn.state.kept = None
         turn.state.gains += 1
 
 
-def _are_good(state: State, kept: Kept) -> bool:
-    nodes = [state.node(name) for name in kept.nodes]
+def _is_wanted(state: State, kept: Kept) -> bool:
+    """Whether the gang still waits for its nodes, and they are good."""
+    if kept.gang not in state.wanting or not _waits(state, state.gangs[kept.gang]):
+        return False
+    nodes = (state.node(name) for name in kept.nodes)
     return all(node is not None and node.ready and not node.unschedulable for node in nodes)
 
 
@@ -214,8 +219,12 @@ def _choose(state: State, gang: Gang, in_vain: set[Hashable]) -> Kept | None:
 
     By the end of what runs there, as far as that is stated, then by the fewest accelerators that
     must still come free. None where it would not fit on the empty nodes either, as one of
-    ``in_vain`` asked for the same. O(nodes log nodes), and a few plans.
+    ``in_vain`` asked for the same, or as the gang itself when the world was the same.
+    O(nodes log nodes), and a few plans.
     """
+    world = _world(state)
+    if gang.kept_in_vain == world:
+        return None
     pods = waiting_pods(state, gang)
     if not pods or not _together_fit(state, gang):
         return None
@@ -223,7 +232,16 @@ def _choose(state: State, gang: Gang, in_vain: set[Hashable]) -> Kept | None:
     found = None if asked is not None and asked in in_vain else _first(state, gang, pods)
     if found is None:
         in_vain.add(asked)
+        gang.kept_in_vain = world
     return found
+
+
+def _world(state: State) -> Hashable:
+    """All but the gang itself that decides whether any nodes can be kept for it.
+
+    Those that are kept for others do not: nobody behind these is looked at.
+    """
+    return state.ledger.changes, state.gains, state.outlook, tuple(given_up(state))
 
 
 def _first(state: State, gang: Gang, pods: Sequence[Pod]) -> Kept | None:
@@ -289,15 +307,8 @@ def _seats(state: State, frame: Frame, pods: Sequence[Pod]) -> tuple[Ints, Ints]
 
 def _free_at(state: State, node: str) -> float:
     """When all that runs on the node will have ended; infinity if any does not say."""
-    ends = [_ends_at(state, state.gang_of.get(uid)) for uid in state.ledger.claims(node)]
-    return max(ends, default=0.0)
-
-
-def _ends_at(state: State, key: GangKey | None) -> float:
-    gang = state.gangs.get(key) if key is not None else None
-    runtime = gang.life.options.max_runtime if gang is not None and gang.life else None
-    started = gang.memory.started_at if gang is not None else None
-    return math.inf if runtime is None or started is None else started + runtime
+    gangs = [state.gang_with(uid) for uid in state.ledger.claims(node)]
+    return max((math.inf if gang is None else gang.ends_at for gang in gangs), default=0.0)
 
 
 def _areas(shared: list[Ints], rows: int) -> list[Bools]:

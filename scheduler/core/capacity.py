@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from scheduler.core import feasibility
+from scheduler.core.frame import NODE_LIMIT, REQUEST_LIMIT, Bools, Frame, Ints
+from scheduler.core.usability import gate, pristine, usable
 from scheduler.model import NO_RESOURCES, Constraints, HostPort, Node, Resources
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+__all__ = [
+    "REQUEST_LIMIT",
+    "Bools",
+    "Claim",
+    "Frame",
+    "Ints",
+    "Ledger",
+]
 
 MASKS_KEPT = 256
 """Verdicts by constraints that are kept; a cluster rarely sees more kinds of pod at once."""
-
-_PASSING = "node.kubernetes.io/"
-"""Taints with this prefix come and go with a node's condition."""
-
-_NODE_LIMIT = 2**61
-REQUEST_LIMIT = 2**62
-# Sums are exact integers of any size; the arrays hold 64 bits. A node is cut off below the largest
-# request, so that "too big" never wraps around into "fits".
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,37 +42,6 @@ class _Room:
     """Changes with the node and with every claim."""
 
 
-class Frame:
-    """The nodes as rows in name order and the resources as columns.
-
-    ``free`` and ``allocatable`` have the shape [nodes, resources]; ``free`` is never negative.
-    """
-
-    def __init__(self, rooms: Mapping[str, _Room]) -> None:
-        known = {name: room.node for name, room in rooms.items() if room.node is not None}
-        self.names: tuple[str, ...] = tuple(sorted(known))
-        self.row: dict[str, int] = {name: row for row, name in enumerate(self.names)}
-        resources = {name for node in known.values() for name in node.allocatable}
-        self.column: dict[str, int] = {name: at for at, name in enumerate(sorted(resources))}
-        shape = (len(self.names), len(self.column))
-        self.free: Ints = np.zeros(shape, dtype=np.int64)
-        self.allocatable: Ints = np.zeros(shape, dtype=np.int64)
-
-    def columns(self, requests: Resources) -> tuple[list[int], Ints] | None:
-        """Columns and amounts of a request, or None if some resource is on no node at all."""
-        try:
-            at = [self.column[name] for name in requests]
-        except KeyError:
-            return None
-        amounts = [min(value, REQUEST_LIMIT) for value in requests.values()]
-        return at, np.array(amounts, dtype=np.int64)
-
-    def total(self, table: Ints, wanted: Callable[[str], bool]) -> Ints:
-        """Per node the sum over the resources that ``wanted`` names; shape [nodes]."""
-        at = [column for name, column in self.column.items() if wanted(name)]
-        return np.asarray(table[:, at].sum(axis=1), dtype=np.int64)
-
-
 class Ledger:
     """The rooms of all nodes.
 
@@ -91,6 +59,8 @@ class Ledger:
         self._pristine: dict[Constraints, Bools] = {}
         self.shape_version = 0
         """Changes when a node comes, goes or is relabelled."""
+        self.changes = 0
+        """Grows with every change of a node and of a claim."""
 
     # ── nodes ──
 
@@ -108,13 +78,14 @@ class Ledger:
         room = self._rooms.setdefault(node.name, _Room())
         before, room.node = room.node, node
         room.version += 1
+        self.changes += 1
         if before is None or before.labels != node.labels:
             self.shape_version += 1
         if before is None or set(node.allocatable) - set(self._columns()):
             self._forget_frame()
             return
         self._stale.add(node.name)
-        if _gate(before) != _gate(node):
+        if gate(before) != gate(node):
             self._remask(node)
 
     def drop_node(self, name: str) -> None:
@@ -123,6 +94,7 @@ class Ledger:
         if room is None or room.node is None:
             return
         room.node = None
+        self.changes += 1
         self.shape_version += 1
         self._forget_frame()
         self._sweep(name)
@@ -135,6 +107,7 @@ class Ledger:
         room = self._rooms.setdefault(node, _Room())
         room.claims[key] = Claim(resources, ports)
         room.version += 1
+        self.changes += 1
         for name, amount in resources.items():
             room.used[name] = room.used.get(name, 0) + amount
         self._where[key] = node
@@ -148,6 +121,7 @@ class Ledger:
         room = self._rooms[node]
         claim = room.claims.pop(key)
         room.version += 1
+        self.changes += 1
         for name, amount in claim.resources.items():
             left = room.used[name] - amount
             if left:
@@ -208,7 +182,7 @@ class Ledger:
         return [
             min(
                 max(0, have.get(key, 0) - room.used.get(key, 0) + given_back.get(key, 0)),
-                _NODE_LIMIT,
+                NODE_LIMIT,
             )
             for key in self.frame().column
         ]
@@ -239,7 +213,7 @@ class Ledger:
     def frame(self) -> Frame:
         """The current arrays; do not keep them over a change."""
         if self._frame is None:
-            self._frame = Frame(self._rooms)
+            self._frame = Frame(self.nodes())
             self._stale = set(self._frame.names)
             self._versions = np.zeros(len(self._frame.names), dtype=np.int64)
         for name in self._stale:
@@ -307,9 +281,9 @@ class Ledger:
         have = room.node.allocatable if room.node else {}
         for resource, column in frame.column.items():
             amount = have.get(resource, 0)
-            frame.allocatable[row, column] = min(amount, _NODE_LIMIT)
+            frame.allocatable[row, column] = min(amount, NODE_LIMIT)
             left = amount - room.used.get(resource, 0)
-            frame.free[row, column] = min(max(0, left), _NODE_LIMIT)
+            frame.free[row, column] = min(max(0, left), NODE_LIMIT)
 
     def _remask(self, node: Node) -> None:
         if self._frame is None:
@@ -326,28 +300,3 @@ class Ledger:
             for claim in room.claims.values()
             if claim.ports
         )
-
-
-def helps(before: Node | None, node: Node) -> bool:
-    """Whether a change of a node may give room to anyone: most heartbeats change nothing."""
-    if before is None or _gate(before) != _gate(node):
-        return True
-    have = before.allocatable
-    return any(amount > have.get(name, 0) for name, amount in node.allocatable.items())
-
-
-def _gate(node: Node) -> tuple[object, ...]:
-    """All of a node that verdicts depend on."""
-    flags = node.unschedulable, node.ready, node.deleting, node.avoid
-    return node.labels, node.taints, flags
-
-
-def pristine(node: Node) -> Node:
-    """The node as it would be when all is well with it."""
-    taints = tuple(taint for taint in node.taints if not taint.key.startswith(_PASSING))
-    return Node(name=node.name, labels=node.labels, taints=taints)
-
-
-def usable(constraints: Constraints, node: Node) -> bool:
-    """Whether a node may take new pods of these constraints."""
-    return not node.deleting and not node.avoid and not feasibility.verdict(constraints, node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.core import answers, charting, life, outcomes, roster
+from scheduler.core import answers, charting, life, outcomes, roster, timers
 from scheduler.core.messages import (
     BindCall,
     ChartGone,
@@ -105,6 +105,6 @@ def _call(turn: Turn, event: Event) -> None:
         case EffectDone():
             outcomes.effect_done(turn, event)
         case Tick():
-            life.tick(turn)
+            timers.tick(turn)
         case Synced():
             life.synced(turn)

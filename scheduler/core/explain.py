@@ -259,7 +259,7 @@ def _who_is_missing(state: State, gang: Gang) -> dict[str, Any]:
         if gang.count(item):
             found[item.value] = sorted(state.pods[uid].key for uid in gang.by_status[item])
     faulty = (state.pods[uid] for uid in gang.by_status[Status.FAULTY])
-    faults = {pod.key: bounded(pod.fault) for pod in faulty}
+    faults = {pod.key: bounded(pod.unplannable) for pod in faulty}
     return found | ({"faults": dict(sorted(faults.items()))} if faults else {})
 
 

@@ -38,10 +38,11 @@ def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
 
 
 def _judged(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
-    faulty = next((pod for pod in pods if pod.fault), None)
+    asking_for = [(pod, roster.gang_key(state, pod)) for pod in pods]
+    faulty = next((pod for pod, key in asking_for if pod.fault or (key and pod.excess)), None)
     if faulty is not None:
-        return _no(bounded(f"pod {faulty.key} cannot be used: {faulty.fault}"), never=True)
-    asked = len({roster.gang_key(state, pod) for pod in pods} - {None})
+        return _no(bounded(f"pod {faulty.key} cannot be used: {faulty.unplannable}"), never=True)
+    asked = len({key for _, key in asking_for} - {None})
     if asked > asking.MOST_GANGS:
         text = f"{asked} gangs are more than the {asking.MOST_GANGS} that are tried at once"
         return _no(text, never=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ class Status(StrEnum):
     """Being deleted, bound or not."""
     FAILED = "failed"
     FAULTY = "faulty"
-    """Its declaration or its requests cannot be read."""
+    """Its declaration or its requests cannot be read, or it asks for too much to be compared."""
     STALE = "stale"
     """Belongs to an earlier generation of the gang."""
 
@@ -89,7 +90,7 @@ def status(pod: Pod) -> Status:
         return Status.LEAVING
     if pod.node:
         return Status.SEATED
-    if pod.fault:
+    if pod.unplannable:
         return Status.FAULTY
     return Status.WAITING if gates.is_open(pod) else Status.GATED
 
@@ -197,6 +198,10 @@ class Gang:
     """What members and group say together; None = not worked out since that changed."""
     ask: int | None = None
     """Number of what the gang asks for, shared by gangs alike; None = not worked out."""
+    ends_at: float = float("inf")
+    """Engine time at which its members will have ended; infinity: they do not say."""
+    kept_in_vain: Hashable | None = None
+    """How the world was when no nodes could be kept for the gang; None = it is not known."""
 
     def count(self, *wanted: Status) -> int:
         """How many members have one of these statuses."""

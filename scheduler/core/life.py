@@ -6,23 +6,20 @@ from scheduler.core import (
     admission,
     backfill,
     booking,
-    health,
     indexing,
     planning,
     roster,
     starting,
+    timers,
 )
-from scheduler.core.capacity import usable
 from scheduler.core.gang import Gang, Reason, Seat, Stage, Status
 from scheduler.core.judging import can_complete, judge, terms_of
 from scheduler.core.state import State, Turn
+from scheduler.core.usability import usable
 from scheduler.model import GangKey
 
 _ROUNDS = 1000
 """More rounds than any step can need; each but the last plans or gives back something."""
-
-_WORLD = GangKey("", "")
-"""No gang: the timer of what belongs to none."""
 
 _RECORDED = {
     Reason.NO_ROOM: "GangWaiting",
@@ -57,7 +54,7 @@ def settle(turn: Turn) -> None:
         fresh.clear()
     for key in looked_at | turn.told:
         _finish(turn, key)
-    _schedule_world(turn.state)
+    timers.set_due_of_world(turn.state)
     if turn.gave_back:
         starting.wake_turned_away(turn)
 
@@ -96,6 +93,7 @@ def review(turn: Turn, key: GangKey) -> None:
     if said_anew and len(gang.declared) > 1:
         starting.remark(turn, gang)
     _update_memory(turn, gang, before.stage if before else None)
+    backfill.look_ahead(state, gang)
     _relax(turn, gang)
     _update_index(state, gang)
     if gang.stage is not Stage.QUEUED:
@@ -126,13 +124,6 @@ def _relax(turn: Turn, gang: Gang) -> None:
         gang.ask = None
 
 
-def _next_relaxation(gang: Gang, levels: int) -> list[float]:
-    after = gang.life.options.relax_after if gang.life else None
-    if not after or gang.stage not in (Stage.QUEUED, Stage.BROKEN) or gang.memory.relaxed > levels:
-        return []
-    return [gang.memory.waiting_since + (gang.memory.relaxed + 1) * after]
-
-
 def _forget(turn: Turn, gang: Gang) -> None:
     """The last pod is gone: so is the generation and all that is remembered of it."""
     state = turn.state
@@ -140,7 +131,8 @@ def _forget(turn: Turn, gang: Gang) -> None:
     _give_up_seats(turn, gang.memory.lost)
     _give_up_seats(turn, gang.memory.ahead)
     del state.gangs[gang.key]
-    for index in (state.wanting, state.partnered, state.broken, state.choosy):
+    state.wanting.drop(gang.key)
+    for index in (state.partnered, state.broken, state.choosy):
         index.pop(gang.key, None)
     state.schedule(gang.key, None)
 
@@ -232,7 +224,10 @@ def _update_index(state: State, gang: Gang) -> None:
     wants = gang.stage in (Stage.QUEUED, Stage.BROKEN, Stage.RUNNING)
     wants = wants or (gang.stage is Stage.STARTING and planning.missing(gang) > 0)
     wants = wants and gang.count(Status.WAITING) > len(gang.reserved)
-    _list_if(wants, state.wanting, gang)
+    if wants:
+        state.wanting.put(gang)
+    else:
+        state.wanting.drop(gang.key)
     exact = any(options.exact_gpus for options in gang.declared)
     _list_if(wants and exact, state.choosy, gang)
     _list_if(gang.memory.lost or gang.memory.ahead, state.broken, gang)
@@ -246,60 +241,7 @@ def _list_if(belongs: object, index: dict[GangKey, None], gang: Gang) -> None:
         index.pop(gang.key, None)
 
 
-# ── time ──
-
-
-def tick(turn: Turn) -> None:
-    """Carry out what is due."""
-    booking.end_doubts(turn)
-    health.forgive(turn)
-    _evict_lost(turn)
-    for key in turn.state.pop_due(turn.now):
-        gang = turn.state.gangs.get(key)
-        if gang is not None:
-            _tick_gang(turn, gang)
-
-
-def _tick_gang(turn: Turn, gang: Gang) -> None:
-    turn.touch(gang.key)
-    if gang.reserved and gang.deadline <= turn.now:
-        starting.expire(turn, gang)
-    starting.retry_due(turn, gang)
-    memory = gang.memory
-    if memory.refusal and memory.refusal.reason is Reason.BACKOFF:
-        memory.refusal = None if memory.backoff_until <= turn.now else memory.refusal
-    memory.lost = _still_kept(turn, memory.lost)
-    memory.ahead = _still_kept(turn, memory.ahead)
-
-
-def _still_kept(turn: Turn, seats: list[Seat]) -> list[Seat]:
-    for seat in seats:
-        if seat.until <= turn.now:
-            turn.state.gain_on(seat.node)
-    return [seat for seat in seats if seat.until > turn.now]
-
-
-def _evict_lost(turn: Turn) -> None:
-    state = turn.state
-    for name in [name for name, due in state.lost_nodes.items() if due <= turn.now]:
-        del state.lost_nodes[name]
-        for uid in sorted(state.ledger.claims(name)):
-            pod = state.pods.get(uid)
-            if pod is not None and pod.node == name and state.gang_of.get(uid) and not pod.deleting:
-                starting.evict(turn, pod, f"node {name} is gone")
-
-
-def _schedule_world(state: State) -> None:
-    """Want a Tick for what belongs to no gang."""
-    if not (state.doubts or state.lost_nodes or state.strikes or state.gated or state.ending):
-        state.schedule(_WORLD, None)
-        return
-    times = [doubt.until for nodes in state.doubts.values() for doubt in nodes.values()]
-    times += state.lost_nodes.values()
-    times += state.gated.values()
-    times += [state.ending_until] if state.ending else []
-    times += [until for strikes in state.strikes.values() for until in strikes]
-    state.schedule(_WORLD, min(times, default=None))
+# ── what people are told ──
 
 
 def _finish(turn: Turn, key: GangKey) -> None:
@@ -308,18 +250,7 @@ def _finish(turn: Turn, key: GangKey) -> None:
     if gang is None or gang.life is None:
         return
     _record_change(turn, gang)
-    memory = gang.memory
-    # Seats stand in the order in which they end.
-    times = [seats[0].until for seats in (memory.lost, memory.ahead) if seats]
-    if gang.retries:
-        times.append(min(gang.retries.values()))
-    if gang.reserved:
-        times.append(gang.deadline)
-    if memory.backoff_until > turn.now:
-        times.append(memory.backoff_until)
-    times += backfill.due_at(turn.state, gang)
-    times += _next_relaxation(gang, len(turn.state.topology().levels))
-    turn.state.schedule(key, min(times, default=None))
+    timers.set_due(turn.state, gang)
 
 
 def _record_change(turn: Turn, gang: Gang) -> None:

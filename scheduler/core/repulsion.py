@@ -1,7 +1,7 @@
 """Required pod anti-affinity: which nodes are shut to a gang by pods there, or by its own wish.
 
-Pods count that hold their nodes or have a seat reserved. A gang is taken as one: where any
-of its waiting members is kept off, none is placed.
+Pods count that hold their nodes, have a seat reserved, or are planned as members of a partner. A
+gang is taken as one: where any of its waiting members is kept off, none is placed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _holders(state: State) -> Iterator[Pod]:
     """Pods with terms of their own that are somewhere or about to be."""
     for uid in state.anti:
         yield state.pods[uid]
-    for uid in state.reservations:
+    for uid in (*state.reservations, *state.tentative):
         if state.pods[uid].anti_affinity:
             yield state.pods[uid]
 
@@ -67,7 +67,7 @@ def _avoided(state: State, waiting: Sequence[Pod]) -> Iterator[_Place]:
     for asking in wishes.values():
         for term in asking.anti_affinity:
             for other in state.pods.values():
-                if state.ledger.where(other.uid) and _keeps_off(asking, term, other):
+                if _where(state, other) and _keeps_off(asking, term, other):
                     yield from _place(state, other, term)
 
 
@@ -90,10 +90,14 @@ def _keeps_off(pod: Pod, term: AntiTerm, other: Pod) -> bool:
 
 
 def _place(state: State, pod: Pod, term: AntiTerm) -> Iterator[_Place]:
-    node = state.node(state.ledger.where(pod.uid) or "")
+    node = state.node(_where(state, pod))
     value = _value(node, term.topology_key) if node is not None else ""
     if value:
         yield term.topology_key, value
+
+
+def _where(state: State, pod: Pod) -> str:
+    return state.ledger.where(pod.uid) or state.tentative.get(pod.uid, "")
 
 
 def _value(node: Node, key: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core import capacity, charting, ending, gates, health, membership
+from scheduler.core import charting, ending, gates, health, membership, usability
 from scheduler.core.booking import end_reservation, settle_doubt
+from scheduler.core.capacity import Claim
 from scheduler.core.gang import Seat, Status, status
-from scheduler.core.state import State, Turn
-from scheduler.model import GangKey, Group, GroupKey, Node, Phase, Pod
+from scheduler.core.state import GONE_LIMIT, State, Turn
+from scheduler.model import NO_RESOURCES, GangKey, Group, GroupKey, Node, Phase, Pod, Resources
 
 # ── nodes ──
 
@@ -21,7 +22,7 @@ def node_seen(turn: Turn, node: Node) -> None:
         return
     turn.state.ledger.put_node(node)
     turn.state.lost_nodes.pop(node.name, None)
-    if capacity.helps(before, node):
+    if usability.helps(before, node):
         turn.state.gains += 1
     elif before is not None and before.allocatable != node.allocatable:
         _choose_anew(turn.state, node.name)
@@ -86,6 +87,7 @@ def _reclassify(turn: Turn, key: GroupKey) -> None:
         if gang is not None:
             gang.terms = gang.memory.refusal = None
             turn.touch(gang.key)
+    turn.state.outlook += 1
 
 
 # ── pods ──
@@ -110,6 +112,9 @@ def pod_seen(turn: Turn, pod: Pod) -> None:
     state.passed.pop(pod.uid, None)
     _list_user(state, before, pod)
     _claim(turn, pod)
+    if before is not None and before.labels != pod.labels and state.ledger.where(pod.uid):
+        # Those that keep off such pods may have kept off all nodes of its rack.
+        state.gains += 1
     if state.choosy and pod.node and before is not None and before.started != pod.started:
         # It may be known by now which GPUs it has, and which are free.
         state.gain_on(pod.node)
@@ -123,6 +128,7 @@ def pod_gone(turn: Turn, uid: str) -> None:
     pod = state.pods.pop(uid, None)
     if pod is None:
         return
+    _note_end(state, pod)
     charting.note_asker(turn, uid, None)
     if state.by_name.get((pod.namespace, pod.name)) == uid:
         del state.by_name[pod.namespace, pod.name]
@@ -137,6 +143,15 @@ def pod_gone(turn: Turn, uid: str) -> None:
     if state.binding.get(uid) is None:
         state.free(uid)
     _keep_off_no_more(state, uid)
+
+
+def _note_end(state: State, pod: Pod) -> None:
+    """Remember that a member is gone about which the scheduler may still ask."""
+    if pod.node or pod.uid not in state.gang_of:
+        return
+    if len(state.gone) >= GONE_LIMIT:
+        state.gone.pop(next(iter(state.gone)))
+    state.gone[pod.uid] = None
 
 
 def note_gate(state: State, pod: Pod) -> None:
@@ -187,6 +202,8 @@ def _claim(turn: Turn, pod: Pod) -> None:
     if where:
         if state.ledger.where(pod.uid) not in (None, where):
             state.gains += 1
+        elif _is_less(pod.requests, state.ledger.claims(where).get(pod.uid)):
+            state.gain_on(where)
         state.ledger.put(pod.uid, where, pod.requests, pod.constraints.ports)
         turn.suspect[where] = None
         settle_doubt(turn, pod.uid)
@@ -196,6 +213,12 @@ def _claim(turn: Turn, pod: Pod) -> None:
         state.anti[pod.uid] = pod.anti_affinity
     else:
         _keep_off_no_more(state, pod.uid)
+
+
+def _is_less(asked: Resources, before: Claim | None) -> bool:
+    """Whether a pod takes less of anything than it did: it may be resized while it runs."""
+    had = before.resources if before is not None else NO_RESOURCES
+    return any(amount > asked.get(name, 0) for name, amount in had.items())
 
 
 def _keep_off_no_more(state: State, uid: str) -> None:
@@ -251,8 +274,10 @@ def _enrol(turn: Turn, before: Pod | None, pod: Pod) -> None:
 
 def _entry(pod: Pod) -> tuple[object, ...]:
     """All of a pod that matters to its gang: most changes of a running pod change none of it."""
-    identity = pod.scheduler, pod.owner, pod.created, pod.fault
-    return status(pod), pod.node, pod.hint, *identity, *_wants(pod)
+    identity = pod.scheduler, pod.owner, pod.created, pod.unplannable
+    # By its labels others keep it off their nodes, before it has one itself.
+    labels = None if pod.node else pod.labels
+    return status(pod), pod.node, pod.hint, labels, *identity, *_wants(pod)
 
 
 def _wants(pod: Pod) -> tuple[object, ...]:

@@ -215,7 +215,7 @@ def _all_closed(state: State, kinds: dict[Kind, list[Pod]]) -> str:
 
 
 def _against(kind: Kind, node: Node) -> str:
-    """Why a node may not take a member of a kind, as `capacity.usable` judges it; "" if it may."""
+    """Why a node may not take a member of a kind, as `usability.usable` judges it; "" if it may."""
     leaves = "it is being deleted" if node.deleting else ""
     return verdict(kind.constraints, node) or leaves or node.avoid
 

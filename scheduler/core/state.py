@@ -13,6 +13,7 @@ from scheduler.core.cliques import Cliques
 from scheduler.core.devices import Told
 from scheduler.core.gang import Gang, Refusal
 from scheduler.core.messages import Effect, Reply
+from scheduler.core.queue import Queue
 from scheduler.core.topology import Topology
 from scheduler.core.work import Work
 from scheduler.model import AntiTerm, Chart, GangKey, Group, GroupKey, Node, Pod, PodRef, Start
@@ -20,6 +21,9 @@ from scheduler.settings import Settings
 
 PASSED_LIMIT = 10_000
 """Plain pods that were passed unseen and whose bind call may follow."""
+
+GONE_LIMIT = 10_000
+"""Members that are gone and may still be asked about; a uid is never used twice."""
 
 
 @dataclass(slots=True)
@@ -121,7 +125,7 @@ class State:
     """Group -> uids of the pods that name it."""
     gangs: dict[GangKey, Gang] = field(default_factory=dict)
     gang_of: dict[str, GangKey] = field(default_factory=dict)
-    wanting: dict[GangKey, None] = field(default_factory=dict)
+    wanting: Queue = field(default_factory=Queue)
     """Gangs with members to place."""
     choosy: dict[GangKey, None] = field(default_factory=dict)
     """Of these, those with members that take the very GPUs that are chosen for them."""
@@ -130,6 +134,8 @@ class State:
     partnered: dict[GangKey, None] = field(default_factory=dict)
     """Gangs that name others, which they are admitted together with."""
     reservations: dict[str, Reservation] = field(default_factory=dict)
+    tentative: dict[str, str] = field(default_factory=dict)
+    """Uid -> node of members planned already, while their gang's partners are planned."""
     reserved_on: dict[str, dict[str, None]] = field(default_factory=dict)
     """Node -> uids with an unbound reservation there."""
     open: dict[int, OpenEffect] = field(default_factory=dict)
@@ -156,6 +162,8 @@ class State:
     """Plain pods behind Muster's own gate -> when it is to be taken off."""
     passed: dict[str, Pod] = field(default_factory=dict)
     """Plain pods that were answered before the watch showed them."""
+    gone: dict[str, None] = field(default_factory=dict)
+    """Uids of members that went without a node: the scheduler may still ask about them."""
     asks: dict[Hashable, int] = field(default_factory=dict)
     """What gangs ask for -> its number."""
     refused: dict[Hashable, Refusal] = field(default_factory=dict)
@@ -166,6 +174,8 @@ class State:
     """Nodes on which a pod's room came free, one for each such gain since ``planned_at``."""
     planned_at: int = -1
     """Value of ``gains`` when all wanting gangs were tried last."""
+    outlook: int = 0
+    """Grows whenever it may have changed when what runs will end."""
     next_id: int = 1
     next_complete: int = 1
     last_ask: int = 0

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler import dialects
+from scheduler.decode import limits
 from scheduler.decode.burst import outside_allow_list
 from scheduler.decode.constraints import anti_affinity, constraints
 from scheduler.decode.faults import Faults
@@ -43,6 +44,8 @@ def pod(obj: Mapping[str, Any], digest: tuple[int | None, ...] = ()) -> Pod:
     reading = dialects.declaration(source)
     faults.note(reading.fault)
     place = index(source, faults)
+    requests = asked(spec, status, faults)
+    limited, rules = constraints(spec, faults), anti_affinity(spec, faults)
     return Pod(
         namespace=namespace,
         name=meta["name"],
@@ -58,9 +61,9 @@ def pod(obj: Mapping[str, Any], digest: tuple[int | None, ...] = ()) -> Pod:
         created=seconds_since_epoch(meta.get("creationTimestamp")),
         started=seconds_since_epoch(status.get("startTime")),
         labels=labels,
-        requests=asked(spec, status, faults),
-        constraints=constraints(spec, faults),
-        anti_affinity=anti_affinity(spec, faults),
+        requests=requests,
+        constraints=limited,
+        anti_affinity=(limits.ANY_POD,) if limits.is_too_much(rules) else rules,
         nominate_because=outside_allow_list(spec),
         declaration=reading.declaration,
         index=place.value,
@@ -68,6 +71,7 @@ def pod(obj: Mapping[str, Any], digest: tuple[int | None, ...] = ()) -> Pod:
         hint=text(annotations.get(_HINT)),
         fault=faults.joined(),
         warnings=place.warnings,
+        excess=limits.excess(limited, rules, requests),
         digest=digest,
     )
 

@@ -6,6 +6,7 @@ import pytest
 from builders import apart
 
 from .story import Story
+from .test_hostages import koordinator
 
 
 def racks() -> Story:
@@ -62,3 +63,51 @@ def test_two_gangs_that_keep_off_each_other_do_not_start_side_by_side() -> None:
     story.advance(2)
 
     assert set(story.placed) == {"t/B-0", "t/B-1"}
+
+
+@pytest.mark.parametrize("whose", ["of those that wait", "of the one that runs"])
+def test_a_gang_starts_once_labels_have_changed_so_that_nobody_is_kept_off(whose: str) -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    theirs, mine = (apart("b"), {}) if whose == "of those that wait" else ({}, apart("a"))
+    running = {"node": "n1", "spec": theirs, "scheduler": "default-scheduler"}
+    story.pod("t/x", gpu=1, labels={"app": "a"}, **running)
+    story.gang("B", 2, of=2, labels={"app": "b"}, spec=mine)
+    assert "anti-affinity shuts 1 node" in story.reason("t/B-0")
+
+    if whose == "of those that wait":
+        story.gang("B", 2, of=2, labels={"app": "c"}, spec=mine)
+    else:
+        story.pod("t/x", gpu=1, labels={"app": "z"}, **running)
+
+    assert set(story.placed) == {"t/x", "t/B-0", "t/B-1"}
+
+
+@pytest.mark.parametrize("who", ["A", "B"])
+def test_gangs_that_start_together_get_nodes_of_their_own_where_one_keeps_off_the_other(
+    who: str,
+) -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    for name, other in (("A", "B"), ("B", "A")):
+        pods = {"labels": {"app": name}, "spec": apart(other) if name == who else {}}
+        koordinator(story, f"t/{name}", 1, size=2, groups='["t/A", "t/B"]', pods=pods)
+    assert story.placed == {}
+
+    story.node("n2", gpu=8)
+
+    homes = [{node for pod, node in story.placed.items() if name in pod} for name in ("A", "B")]
+    assert sorted(map(sorted, homes)) == [["n1"], ["n2"]]
+
+
+def test_gangs_that_could_not_start_together_keep_nobody_off() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    for name, gpu in (("A", 1), ("B", 8)):
+        pods = {"labels": {"app": name}, "spec": apart("c")}
+        koordinator(story, f"t/{name}", gpu, size=2, groups='["t/A", "t/B"]', pods=pods)
+    assert story.placed == {}
+
+    story.gang("C", 2, of=1, labels={"app": "c"}, spec=apart("A"))
+
+    assert set(story.placed) == {"t/C-0", "t/C-1"}

@@ -90,3 +90,17 @@ def test_a_gang_with_sidecars_fills_the_node_exactly() -> None:
     assert story.bound == {"t/A-0": "n1", "t/A-1": "n1"}
     assert story.free("n1") == "0"
     assert story.filter("t/third")["nodes"] == []
+
+
+@pytest.mark.parametrize("scheduler", ["muster", "default-scheduler"])
+def test_a_gang_starts_in_the_room_that_a_pod_gives_back_while_it_runs(scheduler: str) -> None:
+    story = Story()
+    story.node("n1", gpu=8, cpu="16")
+    running = {"gpu": 1, "node": "n1", "phase": "Running", "scheduler": scheduler}
+    story.pod("t/x", cpu="12", **running)
+    story.gang("A", 2, of=1, cpu="4")
+    assert set(story.placed) == {"t/x"}
+
+    story.pod("t/x", cpu="8", **running)
+
+    assert set(story.placed) == {"t/x", "t/A-0", "t/A-1"}

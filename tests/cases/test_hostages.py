@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 from builders import apart
 
-from .story import Story
+from .story import Json, Story
 
 KOORDINATOR = "gang.scheduling.koordinator.sh/"
 
 
-def koordinator(story: Story, key: str, gpu: int, size: int = 2, **more: str) -> None:
-    """A gang that Koordinator's annotations declare."""
+def koordinator(
+    story: Story, key: str, gpu: int, size: int = 2, *, pods: Json | None = None, **more: str
+) -> None:
+    """A gang that Koordinator's annotations declare; ``pods``: what its pods have besides."""
     stated = {"name": key.partition("/")[2], "min-available": str(size), **more}
     annotations = {KOORDINATOR + item: text for item, text in stated.items()}
     for member in range(size):
-        story.pod(f"{key}-{member}", gpu=gpu, annotations=annotations)
+        story.pod(f"{key}-{member}", gpu=gpu, annotations=annotations, **(pods or {}))
 
 
 def racks_of_one_node() -> Story:

@@ -16,6 +16,7 @@ from scheduler.core import engine, explain, feasibility, planning, probing
 from scheduler.core.gang import Status
 from scheduler.core.gates import OWN
 from scheduler.core.hints import rank_of
+from scheduler.core.kinds import HOSTNAME
 from scheduler.core.messages import (
     Bind,
     Cancel,
@@ -29,9 +30,10 @@ from scheduler.core.messages import (
     Tick,
     Wake,
 )
+from scheduler.core.queue import order
 from scheduler.core.state import Reservation, State
 from scheduler.core.topology import Topology
-from scheduler.model import Phase, Pod
+from scheduler.model import Node, Phase, Pod
 
 if TYPE_CHECKING:
     from .trial import Trial
@@ -125,6 +127,7 @@ def check(
     _books_agree(state)
     _rolls_agree(state)
     _seats_are_usable(trial, before)
+    _nobody_is_where_it_is_kept_off(trial, before)
     _whole_when_started(trial, done)
     _domains_hold(trial, before)
     _ranks_differ(trial)
@@ -252,6 +255,9 @@ def _rolls_agree(state: State) -> None:
     on_nodes = {(uid, name) for name, uids in state.reserved_on.items() for uid in uids}
     assert on_nodes == {(uid, item.node) for uid, item in state.reservations.items()}
     assert set(state.wanting) <= set(state.gangs)
+    if state.synced:
+        queue = order(state.gangs[key] for key in state.wanting)
+        assert list(state.wanting) == [gang.key for gang in queue], "the queue is out of order"
     assert set(state.broken) <= set(state.gangs)
     assert set(state.binding.values()) <= set(state.open)
 
@@ -280,6 +286,32 @@ def _seats_are_usable(trial: Trial, before: Look) -> None:
         others = [pod for pod in committed(trial, item.node) if pod.uid != uid]
         clash = any(feasibility.ports_clash(ports, pod.constraints.ports) for pod in others)
         assert not clash, f"{uid} got a seat on {item.node}, where its port is taken"
+
+
+def _nobody_is_where_it_is_kept_off(trial: Trial, before: Look) -> None:
+    """No new seat is in a domain that anti-affinity shuts, by own terms or those of other gangs."""
+    state = trial.state
+    if not trial.kit.apps:
+        return
+    for uid, item in new_seats(state, before).items():
+        pod, node = state.pods[uid], trial.nodes[item.node]
+        for other in state.pods.values():
+            there = state.node(state.ledger.where(other.uid) or "")
+            if there is None or state.gang_of.get(other.uid) == item.gang:
+                continue
+            holds_rules = other.holds_node or other.uid in state.reservations
+            terms = [(pod, other, term) for term in pod.anti_affinity]
+            terms += [(other, pod, term) for term in other.anti_affinity if holds_rules]
+            for one, whom, term in terms:
+                near = _value(node, term.topology_key) == _value(there, term.topology_key) != ""
+                keeps_off = feasibility.anti_affinity_matches(
+                    term, one.namespace, whom.namespace, whom.labels
+                )
+                assert not (near and keeps_off), f"{uid} on {node.name} is beside {other.uid}"
+
+
+def _value(node: Node, key: str) -> str:
+    return node.name if key == HOSTNAME else node.labels.get(key, "")
 
 
 def _seats_are_timely(trial: Trial, before: Look, event: Event) -> None:

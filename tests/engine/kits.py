@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from scheduler.core.kinds import HOSTNAME
 from scheduler.model import (
+    AntiTerm,
     Chart,
     ChartLevel,
     ChartMember,
@@ -18,6 +20,7 @@ from scheduler.model import (
     HostPort,
     Node,
     Options,
+    Requirement,
     Resources,
     Start,
     Wish,
@@ -28,6 +31,7 @@ GPU = "nvidia.com/gpu"
 RACK = "topo/rack"
 CLIQUE = "nvidia.com/gpu.clique"
 HYPER = "HyperNode.topology.volcano.sh"
+APPS = ("a", "b", "c")
 GROUP = GroupKey("PodGroup.scheduling.k8s.io", "t", "g3")
 
 
@@ -48,6 +52,10 @@ class GangKind:
     owned: bool = False
     """Whether a controller owns the members, whose uid may change."""
     namespace: str = "t"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of each member, as it is made."""
+    keeps_off: tuple[AntiTerm, ...] = ()
+    """Required anti-affinity of each member."""
 
     @property
     def key(self) -> GangKey:
@@ -78,6 +86,10 @@ class Kit:
     settings: Settings
     charts: tuple[Chart, ...] = ()
     """Objects that describe the network; any two of one key are states of one object."""
+    apps: tuple[str, ...] = ()
+    """Labels between which pods may change; none where nobody keeps off anybody."""
+    resizes: bool = False
+    """Whether what runs may come to ask for more or less."""
     calm: bool = False
     """Whether all have the same priority, so that nobody takes another's seats."""
 
@@ -122,9 +134,14 @@ def make(seed: int, *, calm: bool = False) -> Kit:
         settings = replace(settings, levels=drawn.choice([(), (), (RACK, "volcano-tier-1")]))
         charts, gangs = _charts(drawn, nodes), [_with_tiers(drawn, kind) for kind in gangs]
         gangs[2] = replace(gangs[2], namespace="u")
+    rules = random.Random(f"rules of kit {seed}")
+    apps = APPS if not calm and rules.random() < 0.2 else ()
+    if apps:
+        gangs = [_keeping_off(rules, kind) for kind in gangs]
     if calm:
         gangs = [replace(kind, priority=0) for kind in gangs]
-    return Kit(nodes, tuple(gangs), settings, charts, calm)
+    resizes = not calm and rules.random() < 0.2
+    return Kit(nodes, tuple(gangs), settings, charts, apps, resizes, calm)
 
 
 def _gang(rng: random.Random, number: int) -> GangKind:
@@ -204,6 +221,14 @@ def _with_tiers(rng: random.Random, kind: GangKind) -> GangKind:
     """The same, whose members may have to share a tier."""
     wanted = kind.options.required and rng.choice(["rack", "volcano-tier-1", "volcano-tier-2"])
     return replace(kind, options=replace(kind.options, required=wanted))
+
+
+def _keeping_off(rng: random.Random, kind: GangKind) -> GangKind:
+    """The same, whose members may be of an app, and may keep off the nodes or racks of one."""
+    selector = (Requirement("app", "In", (rng.choice(APPS),)),)
+    term = AntiTerm(selector, (), rng.random() < 0.3, rng.choice([HOSTNAME, RACK]))
+    terms = rng.choice([(), (), (term,)])
+    return replace(kind, labels={"app": rng.choice(APPS)}, keeps_off=terms)
 
 
 def _partners(*kinds: GangKind) -> list[GangKind]:

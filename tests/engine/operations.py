@@ -130,6 +130,8 @@ def _member(trial: Trial, kind: GangKind, at: int) -> Pod:
         declaration=kind.declaration(at),
         index=at if kind.indexed else None,
         owner=owner,
+        labels=dict(kind.labels),
+        anti_affinity=kind.keeps_off,
     )
 
 
@@ -252,6 +254,26 @@ def ungate(trial: Trial, op: Op) -> None:
     """A gate is taken off."""
     if pod := _pick([pod for pod in trial.pods.values() if pod.gates], op.a):
         trial.change(pod, gates=())
+
+
+@operation
+def resize(trial: Trial, op: Op) -> None:
+    """A pod that runs asks for more of the processors, or for less."""
+    bound = [pod for pod in trial.pods.values() if invariants.holds(pod)]
+    if (pod := _pick(bound, op.a)) and trial.kit.resizes:
+        trial.harm(trial.gangs_at(pod.node))
+        asked = {**pod.requests, "cpu": (500, 8000, 15_000)[op.b % 3]}
+        trial.pods[pod.uid] = replace(pod, requests=asked)
+        trial.show(pod.uid, outside=[pod.node])
+
+
+@operation
+def relabel(trial: Trial, op: Op) -> None:
+    """A pod is of another app, which others may keep off."""
+    if (pod := _any(trial, op.a)) and trial.kit.apps:
+        app = trial.kit.apps[op.b % len(trial.kit.apps)]
+        trial.pods[pod.uid] = replace(pod, labels={"app": app})
+        trial.show(pod.uid)
 
 
 @operation

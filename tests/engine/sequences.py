@@ -10,7 +10,9 @@ from . import kits
 from .operations import Op, do
 from .trial import Trial
 
-CHART = "change_chart"
+APART = {"change_chart": "charts", "relabel": "labels", "resize": "sizes"}
+"""What is drawn apart, and the name of its seed: most runs have none of these, and are what they
+were without them."""
 WEIGHTS = {
     "member": 22,
     "whole_gang": 6,
@@ -26,7 +28,9 @@ WEIGHTS = {
     "ungate": 3,
     "change_min": 1,
     "drop_group": 1,
-    CHART: 3,
+    "change_chart": 3,
+    "relabel": 4,
+    "resize": 4,
     "change_node": 5,
     "lose_node": 1,
     "return_node": 2,
@@ -60,14 +64,15 @@ CALM = {
 
 def draw(seed: int, longest: int = 200, weights: dict[str, int] = WEIGHTS) -> list[Op]:
     """The operations of this seed."""
-    rng, charts = random.Random(f"operations {seed}"), random.Random(f"charts {seed}")
-    drawn = {name: weight for name, weight in weights.items() if name != CHART}
+    rng = random.Random(f"operations {seed}")
+    apart = {what: random.Random(f"{key} {seed}") for what, key in APART.items()}
+    drawn = {name: weight for name, weight in weights.items() if name not in APART}
     names = rng.choices(list(drawn), list(drawn.values()), k=rng.randint(10, longest))
     found = []
     for name in names:
-        # Drawn apart: most runs have no charts, and are what they were without these.
-        if charts.randrange(100) < weights.get(CHART, 0):
-            found.append(_op(charts, CHART))
+        for what, own in apart.items():
+            if own.randrange(100) < weights.get(what, 0):
+                found.append(_op(own, what))
         found.append(_op(rng, name))
     return found
 

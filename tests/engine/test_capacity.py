@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -183,3 +186,24 @@ def test_the_books_are_what_a_plain_list_of_claims_says(steps: list[tuple[object
     for name, row in frame.row.items():
         assert frame.free[row, frame.column[GPU]] == books.free(name)[GPU]
         assert mask[row] == (not cordoned[name])
+
+
+def test_every_change_of_a_node_or_of_a_claim_is_counted() -> None:
+    books = Ledger()
+    counts = [books.changes]
+    changes: list[Callable[[], object]] = [
+        lambda: books.put_node(node(gpu=8)),
+        lambda: books.put_node(node(gpu=4)),
+        lambda: books.put("a", "n1", {GPU: 1}, ()),
+        lambda: books.drop("a"),
+        lambda: books.drop_node("n1"),
+    ]
+
+    for change in changes:
+        change()
+        counts.append(books.changes)
+    books.drop("a")
+    books.drop_node("n1")
+
+    assert all(earlier < later for earlier, later in pairwise(counts))
+    assert books.changes == counts[-1], "nothing is left to change"
