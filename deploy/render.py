@@ -2,17 +2,21 @@
 
 ``python -m deploy.render`` writes them, ``python -m deploy.render --check`` says whether they are
 up to date. The manifest is for people without Kustomize or Helm; concatenation is exact because the
-base lists resources and does nothing else. In the chart, some texts of the base are values.
+base lists resources and does nothing else. In the chart, some texts of the base are values. What a
+component patches is there in both forms, one of which its switch chooses.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+
+from deploy.patches import PatchError, patched, patches_of
 
 DEPLOY = Path(__file__).parent
 BASE = DEPLOY / "base"
@@ -21,6 +25,7 @@ TEMPLATES = DEPLOY / "chart" / "templates"
 
 _HEADER = "# Written by `python -m deploy.render` from deploy/{source}; change it there.\n"
 _UNDERSTOOD = {"apiVersion", "kind", "resources"}
+_COMPONENT = _UNDERSTOOD | {"patches"}
 
 
 class RenderError(Exception):
@@ -34,6 +39,8 @@ class Value(NamedTuple):
     """Path below deploy/."""
     text: str
     template: str
+    patched: bool = True
+    """Whether it is one as well in what patches of a component make of the source."""
 
 
 class Part(NamedTuple):
@@ -51,14 +58,22 @@ PARTS = (
     Part("components/agent", ".Values.agent.enabled"),
     Part("components/admission", ".Values.admission.enabled"),
     Part("components/gate", ".Values.gate.enabled"),
+    Part("components/separate", ".Values.separate.enabled"),
+    Part("components/certificates", ".Values.certificates.enabled"),
 )
-ONLY_WHEN = {"base/network-policy.yaml": ".Values.networkPolicy.enabled"}
+ONLY_WHEN = {
+    "base/network-policy.yaml": ".Values.networkPolicy.enabled",
+    "components/separate/network-policy.yaml": (
+        "and .Values.separate.enabled .Values.networkPolicy.enabled"
+    ),
+}
 LEFT_OUT = ("base/namespace.yaml",)
 """Helm makes the namespace of a release itself."""
 
-SCHEDULER_IMAGE = """\
-image: "{{ .Values.kubeScheduler.image.repository }}:{{ .Values.kubeScheduler.image.tag }}"\
-"""
+SCHEDULER_IMAGE = (
+    "image: registry.k8s.io/kube-scheduler:v1.37.2",
+    'image: "{{ .Values.kubeScheduler.image.repository }}:{{ .Values.kubeScheduler.image.tag }}"',
+)
 IMAGE = 'image: "{{ .Values.image.repository }}:{{ .Values.image.tag }}"'
 POLICIES = ("components/admission/scheduler-name.yaml", "components/gate/scheduling-gate.yaml")
 POLICY = "apiVersion: {}\nkind: MutatingAdmissionPolicy{}\n"
@@ -69,17 +84,60 @@ RESOURCES = """\
             {{- toYaml .Values.%s | nindent 12 }}
 """
 
+BASE_DEPLOYMENT = "base/deployment.yaml"
+SEPARATE = "components/separate/kube-scheduler.yaml"
+REPLICAS = ("  replicas: 1\n", "  replicas: {{ .Values.replicas }}\n")
+NODE_SELECTOR = (
+    """\
+      nodeSelector:
+        kubernetes.io/os: linux
+""",
+    """\
+      nodeSelector:
+        {{- toYaml .Values.nodeSelector | nindent 8 }}
+""",
+)
+TOLERATIONS = (
+    """\
+      tolerations:
+        - key: CriticalAddonsOnly
+          operator: Exists
+        - key: node-role.kubernetes.io/control-plane
+          operator: Exists
+          effect: NoSchedule
+""",
+    """\
+      tolerations:
+        {{- toYaml .Values.tolerations | nindent 8 }}
+""",
+)
+SCHEDULER_RESOURCES = (
+    """\
+          resources:
+            requests:
+              cpu: 250m
+              memory: 256Mi
+""",
+    RESOURCES % "kubeScheduler.resources",
+)
+PULL_SECRETS = (
+    "imagePullSecrets: []\n",
+    "imagePullSecrets:\n  {{- toYaml .Values.imagePullSecrets | nindent 2 }}\n",
+)
+
 VALUES = (
-    Value("base/deployment.yaml", "  replicas: 1\n", "  replicas: {{ .Values.replicas }}\n"),
-    Value("base/deployment.yaml", "image: muster-scheduler:0.1.0", IMAGE),
+    # Where the scheduler is elsewhere, there is one Muster.
+    Value(BASE_DEPLOYMENT, *REPLICAS, patched=False),
+    Value(SEPARATE, *REPLICAS),
+    Value(BASE_DEPLOYMENT, "image: muster-scheduler:0.1.0", IMAGE),
     Value("components/agent/daemonset.yaml", "image: muster-scheduler:0.1.0", IMAGE),
-    Value(
-        "base/deployment.yaml",
-        "image: registry.k8s.io/kube-scheduler:v1.37.2",
-        SCHEDULER_IMAGE,
+    *(
+        Value(source, *text)
+        for source in (BASE_DEPLOYMENT, SEPARATE)
+        for text in (SCHEDULER_IMAGE, SCHEDULER_RESOURCES, NODE_SELECTOR, TOLERATIONS)
     ),
     Value(
-        "base/deployment.yaml",
+        BASE_DEPLOYMENT,
         """\
           resources:
             requests:
@@ -88,41 +146,9 @@ VALUES = (
 """,
         RESOURCES % "resources",
     ),
-    Value(
-        "base/deployment.yaml",
-        """\
-          resources:
-            requests:
-              cpu: 250m
-              memory: 256Mi
-""",
-        RESOURCES % "kubeScheduler.resources",
-    ),
-    Value(
-        "base/deployment.yaml",
-        """\
-      nodeSelector:
-        kubernetes.io/os: linux
-""",
-        """\
-      nodeSelector:
-        {{- toYaml .Values.nodeSelector | nindent 8 }}
-""",
-    ),
-    Value(
-        "base/deployment.yaml",
-        """\
-      tolerations:
-        - key: CriticalAddonsOnly
-          operator: Exists
-        - key: node-role.kubernetes.io/control-plane
-          operator: Exists
-          effect: NoSchedule
-""",
-        """\
-      tolerations:
-        {{- toYaml .Values.tolerations | nindent 8 }}
-""",
+    *(
+        Value(source, *PULL_SECRETS)
+        for source in ("base/service-account.yaml", "components/agent/rbac.yaml", SEPARATE)
     ),
     Value(
         "base/configuration.yaml",
@@ -134,16 +160,6 @@ VALUES = (
   settings.toml: |
     {{- .Values.settings | nindent 4 }}
 """,
-    ),
-    Value(
-        "base/service-account.yaml",
-        "imagePullSecrets: []\n",
-        "imagePullSecrets:\n  {{- toYaml .Values.imagePullSecrets | nindent 2 }}\n",
-    ),
-    Value(
-        "components/agent/rbac.yaml",
-        "imagePullSecrets: []\n",
-        "imagePullSecrets:\n  {{- toYaml .Values.imagePullSecrets | nindent 2 }}\n",
     ),
     Value(
         "base/network-policy.yaml",
@@ -204,7 +220,7 @@ def templates() -> dict[str, str]:
     """The chart's templates by file name. Raises RenderError if a value's text has changed."""
     found = {}
     for part in PARTS:
-        for name in _resources(DEPLOY / part.folder):
+        for name in _resources(DEPLOY / part.folder, _COMPONENT if part.when else _UNDERSTOOD):
             source = f"{part.folder}/{name}"
             if source not in LEFT_OUT:
                 prefix = "" if part.folder == "base" else f"{Path(part.folder).name}-"
@@ -231,9 +247,9 @@ def main(arguments: list[str]) -> int:
     return 1 if wrong else 0
 
 
-def _resources(folder: Path) -> list[str]:
+def _resources(folder: Path, understood: AbstractSet[str] = _UNDERSTOOD) -> list[str]:
     kustomization: dict[str, Any] = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    if beyond := kustomization.keys() - _UNDERSTOOD:
+    if beyond := kustomization.keys() - understood:
         raise RenderError(
             f"{folder}/kustomization.yaml uses {', '.join(sorted(beyond))}, which this script does "
             "not do; put such changes into an overlay of your own"
@@ -243,16 +259,42 @@ def _resources(folder: Path) -> list[str]:
 
 
 def _template(source: str, when: str) -> str:
-    # What is a template to others, such as Prometheus, has to leave Helm as it came.
-    text = (DEPLOY / source).read_text().replace("{{", '{{ "{{" }}')
-    for value in VALUES:
-        if value.source == source:
-            if text.count(value.text) != 1:
-                raise RenderError(f"deploy/{source} should contain once: {value.text!r}")
-            text = text.replace(value.text, value.template)
-    text = text.replace("muster-system", "{{ .Release.Namespace }}")
+    text = (DEPLOY / source).read_text()
+    body = _with_values(source, text)
+    for other, changed in _patched(source, text):
+        body = f"{{{{- if {other} }}}}\n{changed}{{{{- else }}}}\n{body}{{{{- end }}}}\n"
     header = _HEADER.format(source=source)
-    return f"{header}{{{{- if {when} }}}}\n{text}{{{{- end }}}}\n" if when else header + text
+    return f"{header}{{{{- if {when} }}}}\n{body}{{{{- end }}}}\n" if when else header + body
+
+
+def _patched(source: str, text: str) -> list[tuple[str, str]]:
+    """When a component patches a source, and what it makes of it."""
+    found = []
+    for part in PARTS:
+        if not (patches := [*patches_of(DEPLOY / part.folder)]):
+            continue
+        try:
+            changed = patched(text, patches)
+        except PatchError as error:
+            raise RenderError(str(error)) from error
+        if changed is not None:
+            found.append((part.when, _with_values(source, changed, after_patches=True)))
+    if len(found) > 1:
+        raise RenderError(f"two components patch deploy/{source}, which no template can say")
+    return found
+
+
+def _with_values(source: str, text: str, *, after_patches: bool = False) -> str:
+    """The text as a template. Patches may have taken a value away."""
+    # What is a template to others, such as Prometheus, has to leave Helm as it came.
+    text = text.replace("{{", '{{ "{{" }}')
+    for value in VALUES:
+        if value.source != source or (after_patches and not value.patched):
+            continue
+        if text.count(value.text) != 1 and not (after_patches and value.text not in text):
+            raise RenderError(f"deploy/{source} should contain once: {value.text!r}")
+        text = text.replace(value.text, value.template)
+    return text.replace("muster-system", "{{ .Release.Namespace }}")
 
 
 def _differing(wanted: Mapping[Path, str]) -> Iterator[Path]:

@@ -35,6 +35,12 @@ ACCEPT_PAUSE_S = 1.0
 RELOAD_S = 60.0
 """How often to look whether a certificate was renewed."""
 
+TELL_S = 60.0
+"""How often to say at most that somebody was refused: who calls decides how often that happens."""
+
+_REFUSED = ("CERTIFICATE_VERIFY_FAILED", "PEER_DID_NOT_RETURN_A_CERTIFICATE")
+"""What OpenSSL calls a certificate that is not taken, and one that is missing."""
+
 CHUNK = 1 << 16
 STOP_S = 5.0
 
@@ -64,6 +70,7 @@ class TlsFront:
         """Where it listens."""
         self._target = Address("", 0)
         self._open = 0
+        self._told_at = -TELL_S
         self._shaking: dict[asyncio.Task[None], None] = {}
         """Handshakes under way, the oldest first."""
         self._connections: set[asyncio.Task[None]] = set()
@@ -143,7 +150,7 @@ class TlsFront:
         try:
             caller, back = await self._shaken(plain)
         except OSError as error:
-            log.debug("a handshake came to nothing: %s", error)
+            self._tell(error)
             return
         if self._open >= CONNECTIONS:
             back.close()
@@ -156,6 +163,21 @@ class TlsFront:
         finally:
             self._open -= 1
             back.close()
+
+    def _tell(self, error: OSError) -> None:
+        """A scheduler without the right certificate sees no more than a connection that ends."""
+        now = asyncio.get_running_loop().time()
+        refused = isinstance(error, ssl.SSLError) and error.reason in _REFUSED
+        if not refused or now - self._told_at < TELL_S:
+            log.debug("a handshake came to nothing: %s", error)
+            return
+        self._told_at = now
+        log.warning(
+            "a caller over TLS was refused (if it is the scheduler, its pods wait): %s: it has to "
+            "show a certificate of %s, for use as a client",
+            error,
+            self._files.client_authority,
+        )
 
     async def _shaken(
         self, plain: socket.socket

@@ -32,6 +32,10 @@ MODULES = {
     "github.com/argoproj/argo-workflows/v3@v3.7.2": (
         "manifests/base/crds/full/argoproj.io_workflows.yaml",
     ),
+    "github.com/cert-manager/cert-manager@v1.19.1": (
+        "deploy/crds/cert-manager.io_certificates.yaml",
+        "deploy/crds/cert-manager.io_issuers.yaml",
+    ),
     "github.com/prometheus-operator/prometheus-operator@v0.85.0": (
         "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
         "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",

@@ -1,4 +1,4 @@
-"""deploy/examples/ and the monitoring objects against a real API server.
+"""deploy/examples/, monitoring and certificates against a real API server.
 
 What the API server itself serves is applied by a strict dry run; so are the kinds of other
 projects, by their own definitions. And whatever a controller makes of an example is a pod that is
@@ -30,9 +30,10 @@ ITEMS = [
     for item in objects(path)
     if (item["apiVersion"], item["kind"]) not in WITHOUT_DEFINITION
 ]
-MONITORING = [
+OF_COMPONENTS = [
     pytest.param(item, id=f"{item['kind']}-{item['metadata']['name']}")
-    for item in component("monitoring")
+    for name in ("monitoring", "certificates")
+    for item in component(name)
 ]
 
 
@@ -52,7 +53,7 @@ def client(control_plane: Cluster) -> Iterator[Client]:
     client.close()
 
 
-@pytest.mark.parametrize("item", [*ITEMS, *MONITORING])
+@pytest.mark.parametrize("item", [*ITEMS, *OF_COMPONENTS])
 def test_the_api_server_accepts_it(client: Client, namespace: str, item: Object) -> None:
     wanted = moved(item, namespace)
     if item["kind"] in ("ResourceFlavor", "ClusterQueue"):

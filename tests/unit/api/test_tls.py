@@ -80,6 +80,34 @@ def test_neither_is_who_shows_one_of_somebody_else(secured: Secured) -> None:
         secured.asked(strange)
 
 
+def test_that_somebody_was_refused_is_told_with_the_reason_and_not_for_each_call(
+    secured: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    strange = Authority(secured.folder, "stranger").sign("stranger-scheduler")
+    for shown in (strange, None, strange):
+        with pytest.raises(httpx.TransportError):
+            secured.asked(shown)
+    shown = secured.authority.sign("kube-scheduler")
+    assert secured.asked(shown).status_code == 200
+
+    (told,) = [one.message for one in caplog.records if one.levelname == "WARNING"]
+    assert "a caller over TLS was refused" in told
+    assert "certificate verify failed" in told
+    assert str(secured.files.client_authority) in told
+
+
+def test_that_somebody_shows_no_certificate_is_told(
+    secured: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(httpx.TransportError):
+        secured.asked(None)
+    shown = secured.authority.sign("kube-scheduler")
+    assert secured.asked(shown).status_code == 200
+
+    (told,) = [one.message for one in caplog.records if one.levelname == "WARNING"]
+    assert "did not return a certificate" in told
+
+
 def test_what_is_no_tls_gets_nothing(secured: Secured) -> None:
     with pytest.raises(httpx.TransportError):
         httpx.get(secured.url.replace("https", "http"), timeout=PATIENCE_S)

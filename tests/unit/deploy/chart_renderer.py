@@ -12,7 +12,11 @@ from deploy_objects import DEPLOY, Object
 CHART = DEPLOY / "chart"
 
 _ACTION = re.compile(r"(?P<trim>\s*)\{\{(?P<dash>-?) (?P<words>.*?) \}\}")
-_WHEN = re.compile(r"\{\{- if (?P<path>\S+) \}\}\n(?P<body>.*)\{\{- end \}\}\n", re.DOTALL)
+_WHEN = re.compile(
+    r"\{\{- if (?P<asked>[^}]+) \}\}\n(?P<then>.*?)"
+    r"(?:\{\{- else \}\}\n(?P<otherwise>.*))?\{\{- end \}\}\n\Z",
+    re.DOTALL,
+)
 
 
 def default_values() -> dict[str, Any]:
@@ -34,7 +38,9 @@ def _templates() -> list[Any]:
 
 def _rendered(text: str, context: Mapping[str, Any]) -> str:
     if (when := _WHEN.search(text)) is not None:
-        text = when["body"] if _looked_up(when["path"], context) else ""
+        paths = when["asked"].removeprefix("and ").split()
+        asked = all(_looked_up(path, context) for path in paths)
+        text = when["then"] if asked else when["otherwise"] or ""
     return _ACTION.sub(lambda action: _value(action, context), text)
 
 

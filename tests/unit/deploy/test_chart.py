@@ -16,7 +16,8 @@ from deploy.render import RenderError, Value, main, templates
 from scheduler import __version__
 from tests.e2e.controlplane.versions import KUBERNETES_VERSION
 
-OPTIONAL = ("monitoring", "agent", "admission", "gate")
+OPTIONAL = ("monitoring", "agent", "admission", "gate", "certificates")
+EVERYTHING = (*OPTIONAL, "separate")
 
 
 def _by_name(objects: Iterable[Object]) -> dict[tuple[str, str], Object]:
@@ -52,14 +53,16 @@ def test_a_switch_adds_the_component_and_nothing_else(name: str) -> None:
     assert {key: found[key] for key in without} == without
 
 
-def test_the_network_policy_can_be_left_out() -> None:
-    kinds = {item["kind"] for item in chart_objects(_with(networkPolicy=False), NAMESPACE)}
+@pytest.mark.parametrize("separate", [False, True])
+def test_the_network_policies_can_be_left_out(separate: bool) -> None:
+    values = _with(networkPolicy=False, separate=separate)
+    kinds = {item["kind"] for item in chart_objects(values, NAMESPACE)}
 
     assert "NetworkPolicy" not in kinds
 
 
 def test_another_namespace_is_meant_everywhere() -> None:
-    found = chart_objects(_with(**dict.fromkeys(OPTIONAL, True)), "elsewhere")
+    found = chart_objects(_with(**dict.fromkeys(EVERYTHING, True)), "elsewhere")
 
     assert NAMESPACE not in str(found)
     places = {item["metadata"].get("namespace") for item in found}

@@ -34,6 +34,7 @@ TRAINING = {f"muster_train_{name}": {"rank"} for _, name, *_ in eyes._METRICS} |
 }
 TARGET = {"namespace", "pod", "container"}
 """Labels that Prometheus itself adds to what it reads from a pod."""
+SEPARATE = kustomized(DEPLOY / "components" / "separate")
 
 _SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{([^}]*)\})?(?:\[[^\]]*\])?")
 _WORDS = {
@@ -208,7 +209,9 @@ def test_the_monitor_reads_the_views_of_musters_pod() -> None:
     assert endpoint["path"] == "/metrics"
     deployment = one("Deployment")["metadata"]
     assert deployment["namespace"] == NAMESPACE
-    assert f'deployment="{deployment["name"]}"' in " ".join(rule["expr"] for rule in _rules())
+    (watched,) = re.findall(r'deployment=~"([^"]+)"', " ".join(rule["expr"] for rule in _rules()))
+    separate = {item["metadata"]["name"] for item in SEPARATE if item["kind"] == "Deployment"}
+    assert set(watched.split("|")) == {deployment["name"], *separate}
 
 
 def test_the_other_monitor_reads_the_trainings_that_say_so() -> None:
