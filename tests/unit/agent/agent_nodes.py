@@ -102,7 +102,7 @@ class Nvml:
     """A driver, as the module ``pynvml`` shows it."""
 
     NVMLError = NvmlError
-    NVML_NVLINK_MAX_LINKS = 18
+    NVML_NVLINK_MAX_LINKS = 36
     NVML_NVLINK_DEVICE_TYPE_GPU = 0
     NVML_NVLINK_DEVICE_TYPE_IBMNPU = 1
     NVML_NVLINK_DEVICE_TYPE_SWITCH = 2

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from importlib import import_module
 from pathlib import Path
 
 from agent_nodes import Gpu, Nvml, Root
 
+from scheduler.agent import nvml as reader
 from scheduler.agent.nvml import read_nvml
 from scheduler.agent.reading import Failed, Reading
 from scheduler.core.devices import Link, Nic
@@ -133,3 +137,18 @@ def test_more_gpus_than_any_node_has(tmp_path: Path) -> None:
 
     assert isinstance(reading, Failed)
     assert "65 GPUs" in reading.reason
+
+
+def test_the_driver_that_is_played_is_as_the_real_module_shows_it() -> None:
+    """Every name that is used is there, with the same values and for as many arguments."""
+    real = import_module("pynvml")
+    used = set(re.findall(r"\bnvml\.(nvml\w+|NVML\w+)", inspect.getsource(reader)))
+    driver = Nvml([Gpu(A, "GPU-a")])
+
+    assert used <= set(dir(driver))
+    for name in used:
+        mine, theirs = getattr(driver, name), getattr(real, name)
+        if isinstance(mine, int):
+            assert mine == theirs, name
+        elif inspect.ismethod(mine):
+            inspect.signature(theirs).bind(*inspect.signature(mine).parameters)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from scheduler.agent.table import Table
 from scheduler.agent.topology_text import parse
+from scheduler.core.devices import choose, weight
 
 FOLDER = Path(__file__).resolve().parents[4] / "shared" / "topology"
 EXPECTED = FOLDER / "EXPECTED.json"
@@ -63,6 +65,21 @@ def test_the_nearest_cards_of_a_real_table(name: str) -> None:
         found = {nic.name for nic in matrix.nics if int(gpu.removeprefix("GPU")) in nic.near}
         expected = set() if how in ("SYS", "SOC") else {columns[card] for card in cards}
         assert found == expected, gpu
+
+
+@pytest.mark.parametrize("name", sorted(STATED))
+def test_of_a_real_node_the_best_linked_gpus_are_chosen(name: str) -> None:
+    matrix = read(name).matrix()
+    words = {(link.first, link.second): link.word for link in matrix.links}
+
+    def score(gpus: Sequence[int]) -> int:
+        return sum(weight(words.get(pair, "SYS")) for pair in combinations(gpus, 2))
+
+    for count in range(1, matrix.gpus + 1):
+        choice = choose(matrix, range(matrix.gpus), count)
+        assert choice is not None
+        best = max(map(score, combinations(range(matrix.gpus), count)))
+        assert (choice.score, score(choice.gpus)) == (best, best)
 
 
 def _same_node(stated: Mapping[str, Any], pair: str) -> bool:
