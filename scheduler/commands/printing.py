@@ -63,6 +63,11 @@ def named(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def short(level: str) -> str:
+    """What stands after the ``/`` of a level's key."""
+    return level.rpartition("/")[2]
+
+
 def seconds(count: float) -> str:
     """A time such as ``42s``, ``7m``, ``3h20m`` or ``2d4h``."""
     total = int(count)

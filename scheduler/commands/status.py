@@ -46,6 +46,8 @@ def figures(found: Status) -> list[tuple[str, Text | str]]:
     return [
         ("nodes", f"{nodes['total']}, of which {nodes['usable']} take new pods"),
         ("levels", levels(found)),
+        ("doubtful", "; ".join(found.get("levels_doubts", ()))),
+        ("outside", outside(found)),
         ("GPUs", gpus(found)),
         ("free", free(found)),
         ("fragmented", fragmented(found)),
@@ -59,6 +61,13 @@ def levels(found: Status) -> str:
     if not found["levels"]:
         return "none: nodes carry no label that is known"
     return f"{' > '.join(found['levels'])}, by {found['levels_from']}"
+
+
+def outside(found: Status) -> str:
+    """Nodes with accelerators that lack the label of a level, or of one above it."""
+    lacking = found.get("outside", {}).items()
+    told = [f"{count} in no {printing.short(key)}" for key, count in lacking]
+    return f"of the nodes with GPUs, {', '.join(told)}" if told else ""
 
 
 def gpus(found: Status) -> str:

@@ -74,7 +74,7 @@ def _largest(found: Sequence[Json]) -> list[Text]:
         return []
     head = ["LARGEST GANG IN ONE", *(f"{size}/POD" for size in sizes), "OF"]
     table = [
-        [_short(level), *(line.get(size, "") for size in sizes), resource]
+        [printing.short(level), *(line.get(size, "") for size in sizes), resource]
         for (resource, level), line in lines.items()
     ]
     return printing.table(head, table)
@@ -88,7 +88,7 @@ def _domains(topology: Json, rows: int) -> list[Text]:
         return []
     finest.sort(key=lambda item: (-_free(item), item["path"]))
     table = [_domain(item) for item in finest[:rows]]
-    head = [_short(topology["levels"][-1]).upper(), "NODES", "GPUS", "FREE", "USE"]
+    head = [printing.short(topology["levels"][-1]).upper(), "NODES", "GPUS", "FREE", "USE"]
     more = len(finest) - rows
     said = [Text(f"and {more} more with no more free", style="dim")] if more > 0 else []
     return [*printing.table(head, table), *said]
@@ -126,7 +126,3 @@ def _queue(gangs: Sequence[Json], rows: int) -> list[Text]:
     more = len(waits) - rows
     said = [Text(f"and {more} more; see muster gangs -A", style="dim")] if more > 0 else []
     return [*printing.table(["NOT RUNNING", "STATE", "BOUND", "REASON"], table), *said]
-
-
-def _short(level: str) -> str:
-    return level.rpartition("/")[2]

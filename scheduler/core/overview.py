@@ -12,6 +12,7 @@ from scheduler.core import fragmentation
 from scheduler.core.capacity import Bools, Frame
 from scheduler.core.fragmentation import Ask, FreeBy, Largest
 from scheduler.core.gang import Gang, Reason, Stage, Status
+from scheduler.core.rooming import accelerated
 from scheduler.core.state import State
 
 SAMPLE = 1_000
@@ -39,6 +40,8 @@ def overview(state: State) -> dict[str, Any]:
     return {
         "levels": list(topology.levels),
         "levels_from": topology.source,
+        "levels_doubts": topology.doubts(),
+        "outside": _outside(state, frame),
         "nodes": {"total": len(frame.names), "usable": int(usable.sum())},
         "gpus": _gpus(state, frame, usable),
         "gangs": _stages(state),
@@ -47,6 +50,13 @@ def overview(state: State) -> dict[str, Any]:
         "largest_gang": [_as_row(found) for found in largest],
         "fragmentation": without_use,
     }
+
+
+def _outside(state: State, frame: Frame) -> dict[str, int]:
+    """Level -> nodes with accelerators that are in no domain of it, where there are any."""
+    topology, has = state.topology(), accelerated(state, frame)
+    lacking = [int((has & (ids < 0)).sum()) for ids in topology.fabric.domains]
+    return {key: count for key, count in zip(topology.levels, lacking, strict=True) if count}
 
 
 def sample(state: State) -> dict[str, Any]:

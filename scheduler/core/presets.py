@@ -36,8 +36,9 @@ PRESETS: Mapping[str, tuple[str, ...]] = {
         "oci.oraclecloud.com/rdma.", "hpc_island_id", "network_block_id", "local_block_id"
     ),
     "oci without rdma": _keys("oci.oraclecloud.com/host.", "network_block_id", "rack_id"),
-    "coreweave": _keys("backend.coreweave.cloud/", "fabric", "leafgroup"),
+    # Nodes with InfiniBand have both; only these tell the superpods apart.
     "coreweave infiniband": _keys("ib.coreweave.cloud/", "fabric", "superpod", "leafgroup"),
+    "coreweave": _keys("backend.coreweave.cloud/", "fabric", "leafgroup"),
     "crusoe": _keys("crusoe.ai/", "ib.partition.id", "pod.id"),
     "volcano": _keys("volcano.sh/", "hypercluster", "hypernode", "tor"),
 }
@@ -51,12 +52,14 @@ def detect(labels: Labels) -> tuple[str, tuple[str, ...]]:
     """Where the levels come from, for people, and their keys, broadest first; both may be empty.
 
     The preset on most nodes wins (the first in the table among equals); else any keys that end in
-    ``block`` and ``rack``. The zone comes first, if every node that has a level has a zone.
+    ``block`` and ``rack``. A broad level that most nodes of the finer ones lack is left out. The
+    zone comes first, if every node that has a level has a zone.
     """
     in_use = set().union(*labels)
     name, levels = _preset(labels, in_use)
     if not levels:
         name, levels = "block and rack", _generic(labels, in_use)
+    levels = _without_strays(labels, levels)
     if not (ZONE in in_use and _zoned(labels, levels)):
         return (name if levels else ""), levels
     return (name if levels else "zone"), (ZONE, *levels)
@@ -77,6 +80,17 @@ def _generic(labels: Labels, in_use: set[str]) -> tuple[str, ...]:
         if any(counts.values()):
             levels.append(min(counts, key=lambda key: (-counts[key], key)))
     return tuple(levels)
+
+
+def _without_strays(labels: Labels, levels: Sequence[str]) -> tuple[str, ...]:
+    """Levels that at least half of the nodes of finer ones have: a label on a few nodes must not
+    take all others out of their racks."""
+    kept: list[str] = []
+    for at, key in enumerate(levels):
+        below = [one for one in labels if any(one.get(finer) for finer in levels[at + 1 :])]
+        if 2 * _nodes_with(below, [key]) >= len(below):
+            kept.append(key)
+    return tuple(kept)
 
 
 def _zoned(labels: Labels, levels: Sequence[str]) -> bool:

@@ -103,6 +103,24 @@ class Topology:
         spellings = (last_word(key), name_of(key))
         return next((text for text in spellings if self.resolve(text) == at), key)
 
+    def doubts(self) -> list[str]:
+        """What looks wrong about the levels, for people; nothing most often. O(domains).
+
+        A level that is not spelt as the labels are, or stated below a finer one, does no harm that
+        could be seen: gangs are placed as if it were not there.
+        """
+        if not self.names:
+            return []
+        empty = [key for key, paths in zip(self.levels, self.paths, strict=True) if not paths]
+        if empty:
+            return [f"no node has {empty[0]} beside the labels of all broader levels"]
+        pairs = zip(self.levels, self.levels[1:], self.paths, self.paths[1:], strict=False)
+        return [
+            f"{finer} divides no {outer}, and several of these share one: is the broadest first?"
+            for outer, finer, above, below in pairs
+            if len(below) <= len(above) and 1 < len({path[-1] for path in below}) < len(below)
+        ]
+
     def resolve(self, level_text: str) -> int | None:
         """The level that a text means, or None if it means none or more than one.
 

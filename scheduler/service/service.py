@@ -186,6 +186,8 @@ class Service(Views):
         levels = " > ".join(found.get("levels") or ()) or "none"
         source = found.get("levels_from") or "no known label on any node; see the setting levels"
         log.info("levels of the network: %s (%s)", levels, source)
+        for doubt in found.get("levels_doubts", ()):
+            log.warning("levels of the network look wrong: %s", doubt)
 
     # ── requests ──
 

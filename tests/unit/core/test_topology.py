@@ -156,6 +156,33 @@ def test_the_text_shown_for_a_level_resolves_to_it(keys: tuple[str, ...]) -> Non
         assert topology.resolve(key) == at
 
 
+# ── Levels that look wrong ──
+
+
+def racks() -> list[Node]:
+    return [node(f"n{at}", f"b{at // 4}", f"r{at // 2}") for at in range(8)]
+
+
+def test_levels_that_divide_each_other_raise_no_doubts() -> None:
+    assert Topology.build(racks(), LEVELS).doubts() == []
+    assert Topology.build(racks(), LEVELS[1:]).doubts() == []
+    same_names = [node(f"n{at}", f"b{at // 4}", f"r{at // 2 % 2}") for at in range(8)]
+    assert Topology.build(same_names, LEVELS).doubts() == []
+    one_rack_each = [node(f"n{at}", f"b{at // 2}", "r") for at in range(8)]
+    assert Topology.build(one_rack_each, LEVELS).doubts() == []
+    assert Topology.build([], LEVELS).doubts() == []
+
+
+def test_a_level_that_no_node_has_is_told_once() -> None:
+    (doubt,) = Topology.build(racks(), ("topo/blok", "topo/rack")).doubts()
+    assert doubt.startswith("no node has topo/blok")
+
+
+def test_a_block_below_its_racks_is_told() -> None:
+    (doubt,) = Topology.build(racks(), LEVELS[::-1]).doubts()
+    assert doubt.startswith("topo/block divides no topo/rack")
+
+
 # ── Detection ──
 
 
@@ -266,6 +293,26 @@ def test_the_preset_on_most_nodes_wins() -> None:
     crusoe = {"crusoe.ai/pod.id": "p"}
     assert detected(gke, crusoe, crusoe) == ("crusoe.ai/pod.id",)
     assert detected(gke, gke, crusoe) == ("cloud.google.com/gce-topology-block",)
+
+
+def test_nodes_with_infiniband_at_coreweave_have_their_superpods_as_a_level() -> None:
+    ib = {f"ib.coreweave.cloud/{name}": "1" for name in ("fabric", "superpod", "leafgroup")}
+    both = ib | {f"backend.coreweave.cloud/{name}": "1" for name in ("fabric", "leafgroup")}
+    assert detected(both, both) == tuple(ib)
+    roce = {key: value for key, value in both.items() if key not in ib}
+    assert detected(both, roce, roce) == tuple(roce)
+
+
+def test_a_broad_label_on_a_few_nodes_takes_no_others_out_of_their_racks() -> None:
+    tier = [f"fabric.topograph.run/tier-{tier}" for tier in range(3)]
+    leaf = {tier[0]: "s0"}
+    two, three = leaf | {tier[1]: "s1"}, leaf | {tier[1]: "s1", tier[2]: "s2"}
+    assert detected(two, two, three) == (tier[1], tier[0])
+    assert detected(two, three, three) == (tier[2], tier[1], tier[0])
+    assert detected(leaf, leaf, three) == (tier[0],)
+    assert detected({"a/rack": "1"}, {"a/rack": "1"}, {"a/rack": "1", "b/block": "1"}) == (
+        "a/rack",
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,24 @@ def test_status_says_what_there_is_and_ends_with_0(here: Site) -> None:
     assert ran.line("waiting") == "1 gang with 9 pods, the longest for 90s"
 
 
+def test_status_tells_of_nodes_in_no_domain_and_of_levels_that_look_wrong(here: Site) -> None:
+    assert (here.get("/v1/status")["outside"], here.get("/v1/status")["levels_doubts"]) == ({}, [])
+    here.node("b0-r0-0", gpu=8, block="b0")
+    here.node("cpu")
+    here.node("b1-r0-0", gpu=8, rack="r0")
+
+    ran = muster("status", "--server", here.url)
+
+    assert ran.line("outside") == "of the nodes with GPUs, 1 in no block, 2 in no rack"
+    assert "doubtful" not in ran.out
+
+    for at in range(2):
+        for number in range(2):
+            for rack in range(2):
+                here.node(f"b{at}-r{rack}-{number}", gpu=8, rack="r0")
+    assert "no node has topo/block" in muster("status", "--server", here.url).line("doubtful")
+
+
 def test_gangs_are_counted_as_they_are_listed(here: Site) -> None:
     here.gang("runs", 2, 8)
     here.pod("t/alone", gpu=8)

@@ -30,6 +30,7 @@ from scheduler.model import Declaration, Pod
 from scheduler.service import BusyError, Service
 from scheduler.settings import Settings
 from service.scripted import (
+    OVERVIEW,
     ManualTimer,
     RecordingActuator,
     ScriptedEngine,
@@ -254,6 +255,14 @@ class TestReady:
         world.service.post(Synced())
         said = [text for text in caplog.messages if text.startswith("levels of the network: ")]
         assert said == ["levels of the network: block > rack (the settings)"]
+
+    def test_levels_that_look_wrong_are_warned_of(
+        self, world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(OVERVIEW, "levels_doubts", ["no node has topo/blok"])
+        world.service.post(Synced())
+        warned = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+        assert warned == ["levels of the network look wrong: no node has topo/blok"]
 
     def test_not_ready_if_the_engine_failed_on_it(self, world: World) -> None:
         world.engine.on(Synced, failing)
