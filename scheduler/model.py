@@ -322,6 +322,8 @@ class Pod:
     declaration: Declaration | None = None
     index: int | None = None
     """Rank index within its role, from our key or the controller's label."""
+    job: str = ""
+    """Name of the Job in which the index counts; "" where it counts in all of the role."""
     owner: Owner | None = None
     rejected: bool = False
     """Whether the kubelet refused to run the pod on its node, such as with ``OutOfcpu``."""
@@ -329,10 +331,10 @@ class Pod:
     """The raw ``muster.scheduler/hint`` annotation."""
     fault: str = ""
     """Why this pod's declaration or requests cannot be used; "" = they can."""
-    warnings: tuple[str, ...] = ()
-    """What could not be read and does no harm, such as an index that is no number."""
     excess: str = ""
     """What it asks for more of than can be planned with; "" = nothing. Harms no plain pod."""
+    warnings: tuple[str, ...] = ()
+    """What could not be read and does no harm, such as an index that is no number."""
     digest: tuple[int | None, ...] = field(default=(), compare=False, repr=False)
     """Of all that decides how its JSON is read, but for what changes in passing."""
 
@@ -347,11 +349,11 @@ class Pod:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def holds_node(self) -> bool:
-    @property
     def unplannable(self) -> str:
         """Why a gang cannot be planned with this pod; "" = it can."""
         return self.fault or self.excess
 
+    @property
+    def holds_node(self) -> bool:
         """Whether the pod takes room on its node now; a terminating pod still does."""
         return bool(self.node) and not self.phase.terminal

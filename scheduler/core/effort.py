@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from scheduler.core import cliques
 from scheduler.core.capacity import Bools, Ints
 from scheduler.core.fabric import Fabric
+from scheduler.core.feasibility import ports_clash
 from scheduler.core.gang import Gang
 from scheduler.core.kinds import Kind
 from scheduler.core.models import is_one_of
@@ -61,6 +62,8 @@ class Effort:
     level: int | None
     """All members inside one domain of this level of the topology."""
     room: Room
+    planned: tuple[int, ...] = ()
+    """Rows of members that have their place in this attempt already; the room is without them."""
 
     @property
     def options(self) -> Options:
@@ -75,7 +78,11 @@ class Effort:
     @property
     def near(self) -> Ints | None:
         """Per row how many members live or are about to."""
-        return living(self.state, self.gang, self.room.frame)
+        found = living(self.state, self.gang, self.room.frame)
+        if not self.planned:
+            return found
+        beside = np.bincount(self.planned, minlength=len(self.room.frame.names)).astype(np.int64)
+        return beside if found is None else found + beside
 
     @property
     def within(self) -> Bools | None:
@@ -83,9 +90,30 @@ class Effort:
         walls = [
             wall
             for ids in shared_domains(self.state, self.gang, self.level)
-            if (wall := home(self.state, self.gang, self.room.frame, ids)) is not None
+            if (wall := self._wall(ids)) is not None
         ]
         return np.logical_and.reduce(walls) if walls else None
+
+    def _wall(self, ids: Ints) -> Bools | None:
+        found = home(self.state, self.gang, self.room.frame, ids)
+        if found is not None or not self.planned:
+            return found
+        return np.asarray(np.isin(ids, np.unique(ids[list(self.planned)])) & (ids >= 0))
+
+    def beside(self, kind: Kind, nodes: Sequence[str], others: Iterable[Kind]) -> Effort:
+        """This attempt for other kinds, once members of a kind have these nodes, one each."""
+        frame, room = self.room.frame, self.room
+        rows = np.array([frame.row[name] for name in nodes], dtype=np.int64)
+        free, open_rows = room.free.copy(), room.open.copy()
+        found = frame.columns(kind.resources)
+        assert found is not None, "they have been placed"
+        columns, amounts = found
+        np.subtract.at(free, (rows[:, None], np.array(columns)[None]), amounts[None])
+        ports = kind.constraints.ports
+        if any(ports_clash(ports, other.constraints.ports) for other in others):
+            open_rows[rows] = False
+        planned = (*self.planned, *rows.tolist())
+        return replace(self, room=replace(room, free=free, open=open_rows), planned=planned)
 
     def view_of_cliques(self) -> View | None:
         """A tree that has the NVLink domains as a level; None if there are none. Where they cross

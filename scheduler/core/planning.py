@@ -10,6 +10,7 @@ import numpy as np
 
 from scheduler.core import bottleneck, cliques, ranking
 from scheduler.core.capacity import Bools
+from scheduler.core.cutting import states_segments
 from scheduler.core.effort import wants_cliques
 from scheduler.core.gang import HELD, Gang, Reason, Refusal, Status
 from scheduler.core.kinds import Kind, kind_of
@@ -124,10 +125,10 @@ def question(state: State, gang: Gang) -> Hashable | None:
 
 def _number(state: State, gang: Gang) -> int:
     """The number of what a fresh gang asks for; gangs with the same one fail together."""
-    counted: dict[Kind, int] = {}
+    counted: dict[tuple[Kind, bool], int] = {}
     pods = waiting_pods(state, gang)
     for pod in pods:
-        kind = kind_of(pod)
+        kind = kind_of(pod), states_segments(pod)
         counted[kind] = counted.get(kind, 0) + 1
     if len(state.asks) >= _ASKS_KEPT:
         state.asks.clear()

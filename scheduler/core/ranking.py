@@ -28,14 +28,14 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
 def indexes(pods: Sequence[Pod], size: int) -> dict[str, int]:
     """Uid -> index, for the members whose indexes can be trusted.
 
-    Indexes are judged as a set, role by role: one that is doubled, missing or beyond the gang's
-    size spoils its whole role, whose members are then ordered by name. Half-and-half would put
-    some members on seats that others are entitled to.
+    Indexes are judged as a set, role by role: one that is doubled within its Job, missing or beyond
+    the gang's size spoils its whole role, whose members are then ordered by name. Half-and-half
+    would put some members on seats that others are entitled to.
     """
     found: dict[str, int] = {}
     for role in {role_of(pod) for pod in pods}:
         members = [pod for pod in pods if role_of(pod) == role]
-        given = Counter(pod.index for pod in members)
+        given = Counter((pod.job, pod.index) for pod in members)
         usable = all(
             pod.index is not None and 0 <= pod.index < max(size, len(pods)) for pod in members
         )
@@ -50,23 +50,31 @@ def role_of(pod: Pod) -> str:
 
 
 def in_order(pods: Iterable[Pod], size: int) -> list[Pod]:
-    """Members in rank order: heads first, then by role, index, and name as people count."""
+    """Members in rank order: heads first, then by role, Job, index, and name as people count."""
     listed = list(pods)
     index = indexes(listed, size)
 
     def place(pod: Pod) -> tuple[object, ...]:
         role = role_of(pod)
         at = index.get(pod.uid, -1)
-        return role not in HEADS, role, at, natural(pod.name), pod.uid
+        job = natural(pod.job) if at >= 0 else ()
+        return role not in HEADS, role, job, at, natural(pod.name), pod.uid
 
     return sorted(listed, key=place)
 
 
 def slot(pod: Pod) -> str:
-    """What identifies a member's seat across replacements: role and index, else the name."""
+    """What identifies a member's seat across replacements: role, Job and index, else the name."""
     if pod.index is None:
         return f"name/{pod.name}"
-    return f"{role_of(pod)}/{pod.index}"
+    within = f"{pod.job}/" if pod.job else ""
+    return f"{role_of(pod)}/{within}{pod.index}"
+
+
+def role_of_slot(place: str) -> str | None:
+    """The role of a slot; None for one that goes by its pod's name."""
+    role, _, _ = place.partition("/")
+    return None if role == "name" else role
 
 
 def ranks(pods: Sequence[Pod], size: int, known: Mapping[str, int], taken: set[int]) -> list[int]:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from scheduler.core import ranking
+from scheduler.core import cliques, presets, ranking
+from scheduler.core.cutting import cut_members
 from scheduler.core.gang import HELD, Gang, Status
-from scheduler.core.kinds import kind_of
 from scheduler.core.quoting import bounded
 from scheduler.core.state import State
 from scheduler.model import Options, Pod
@@ -40,8 +40,9 @@ def of(state: State, gang: Gang) -> list[str]:
     unread = sorted({text for pod in living for text in pod.warnings})
     groups = [state.groups[key] for key in sorted(gang.groups) if key in state.groups]
     unkept = [f"{group.key}: {text}" for group in groups for text in group.warnings]
-    said = [*disagreements(gang.declared, counts), *_segments(living, counts)]
-    return [bounded(text) for text in (*said, *_indexes(living), *unread, *unkept)][:MOST]
+    said = [*disagreements(gang.declared, counts), *_segments(state, gang, living)]
+    said += [*_in_vain(state, counts), *_indexes(living)]
+    return [bounded(text) for text in (*said, *unread, *unkept)][:MOST]
 
 
 def disagreements(declared: Iterable[Options], counts: Options) -> list[str]:
@@ -59,12 +60,29 @@ def disagreements(declared: Iterable[Options], counts: Options) -> list[str]:
     ]
 
 
-def _segments(pods: Sequence[Pod], counts: Options) -> list[str]:
+def _segments(state: State, gang: Gang, pods: Sequence[Pod]) -> list[str]:
     """Segments of members that are not alike are not placed as such."""
-    cut = counts.segment_size is not None and counts.segment_size > 1
-    if not cut or len({kind_of(pod) for pod in pods}) < 2:
+    size = gang.life.options.segment_size if gang.life else None
+    if not pods or size is None or size < 2 or cut_members(state, gang, pods):
         return []
     return ["segment-size has no effect: the members ask for different things"]
+
+
+def _in_vain(state: State, counts: Options) -> list[str]:
+    """What means nothing: without another key that is not there, or on these nodes."""
+    found = []
+    if counts.segment_level and counts.segment_size is None:
+        found.append("segment-topology has no effect: no segment-size says how many members share")
+    if counts.relax_after is not None and not counts.required:
+        found.append("topology-relax-after has no effect: no level is required")
+    named, topology = counts.preferred, state.topology()
+    others = cliques.NAMES | presets.HOST_NAMES
+    if named and named not in others and topology.resolve(named) is None:
+        known = ", ".join(topology.levels) or "none"
+        found.append(
+            f"topology-preferred has no effect: level {named!r} is unknown; known levels: {known}"
+        )
+    return found
 
 
 def _key(name: str) -> str:
@@ -78,11 +96,12 @@ def _shown(value: object) -> str:
 
 
 def _indexes(pods: Sequence[Pod]) -> list[str]:
-    """Indexes that two members of a role have: none of the role is used."""
-    given = Counter((ranking.role_of(pod), pod.index) for pod in pods if pod.index is not None)
+    """Indexes that two members of a role, or of a Job, have: none of the role is used."""
+    stated = [pod for pod in pods if pod.index is not None]
+    given = Counter((ranking.role_of(pod), pod.job, pod.index) for pod in stated)
     doubled = sorted(place for place, count in given.items() if count > 1)
     return [
-        f"{given[role, index]} members{f' of role {role}' if role else ''} have the index {index}; "
-        "they are ranked by name"
-        for role, index in doubled[:1]
+        f"{given[role, job, index]} members{f' of role {role}' if role else ''} have the index "
+        f"{index}; they are ranked by name"
+        for role, job, index in doubled[:1]
     ]

@@ -282,7 +282,7 @@ def _entry(pod: Pod) -> tuple[object, ...]:
 
 def _wants(pod: Pod) -> tuple[object, ...]:
     """All of a pod that its placement depends on."""
-    wishes = pod.requests, pod.constraints, pod.declaration, pod.index, pod.priority
+    wishes = pod.requests, pod.constraints, pod.declaration, pod.index, pod.job, pod.priority
     return *wishes, gates.is_open(pod)
 
 

@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from scheduler.core import cliques, hints, ranking
+from scheduler.core import cliques, ranking
 from scheduler.core.capacity import Bools
+from scheduler.core.cutting import cut_members, first_rank, ranks_now
 from scheduler.core.effort import Effort, Plan, View
 from scheduler.core.gang import Status
 from scheduler.core.kinds import Kind
 from scheduler.core.placement import Ask, NoRoom, place
-from scheduler.core.slices import Coarse, Layer, only
+from scheduler.core.slices import Coarse, Layer, only, without
+from scheduler.core.state import State
 from scheduler.model import Pod
 
 
@@ -115,7 +117,7 @@ class _Seating:
         rows = self._anywhere(ask, len(fresh), layers)
         if isinstance(rows, NoRoom):
             return rows
-        return _Found(_without(ask, rows), seated | _pairs(fresh, rows))
+        return _Found(without(ask, rows), seated | _pairs(fresh, rows))
 
     def _joined(
         self, ask: Ask, mates: Sequence[int], pods: Sequence[Pod], layers: Sequence[Layer]
@@ -134,7 +136,7 @@ class _Seating:
             if isinstance(seats, NoRoom):
                 return seats
             rows = seats.by_member()
-        return _Found(_without(ask, rows), _pairs(pods, rows))
+        return _Found(without(ask, rows), _pairs(pods, rows))
 
     def _anywhere(self, ask: Ask, count: int, layers: Sequence[Layer]) -> list[int] | NoRoom:
         """Rows, one a member, segment by segment; inside one domain of the required level."""
@@ -149,13 +151,6 @@ class _Seating:
 
 def _pairs(pods: Sequence[Pod], rows: Sequence[int]) -> dict[str, int]:
     return {pod.uid: row for pod, row in zip(pods, rows, strict=True)}
-
-
-def _without(ask: Ask, rows: Sequence[int]) -> Ask:
-    """The same ask when these rows have one member more each."""
-    taken = np.bincount(np.asarray(rows, dtype=np.int64), minlength=ask.fits.size)
-    free = np.maximum(ask.free - taken * ask.per_member, 0)
-    return replace(ask, fits=np.maximum(ask.fits - taken, 0), free=free)
 
 
 def _walls(effort: Effort, view: View) -> Iterator[Bools | None]:
@@ -175,30 +170,27 @@ def _by_segment(
     effort: Effort, pods: Sequence[Pod], size: int
 ) -> tuple[list[tuple[list[int], list[Pod]]], list[Pod]]:
     """(rows of the living, members to place) of each segment that lives in part; and the rest."""
-    ranks = effort.gang.memory.ranks
-    living = _living(effort, size)
+    state, gang = effort.state, effort.gang
+    seated = [state.pods[uid] for uid in (*gang.by_status[Status.SEATED], *gang.reserved)]
+    cut, now = cut_members(state, gang, [*seated, *pods]), ranks_now(state, gang)
+    first = first_rank(gang, cut, now)
+    living: dict[int, list[int]] = {}
+    for pod in cut:
+        row = effort.room.frame.row.get(_node_of(state, pod))
+        if row is not None and pod.uid in now:
+            living.setdefault((now[pod.uid] - first) // size, []).append(row)
     joining: dict[int, list[Pod]] = {}
     fresh = []
     for pod in pods:
-        rank = ranks.get(ranking.slot(pod))
-        if rank is not None and rank // size in living:
-            joining.setdefault(rank // size, []).append(pod)
+        rank = gang.memory.ranks.get(ranking.slot(pod))
+        if rank is not None and (rank - first) // size in living:
+            joining.setdefault((rank - first) // size, []).append(pod)
         else:
             fresh.append(pod)
     return [(living[segment], joining[segment]) for segment in sorted(joining)], fresh
 
 
-def _living(effort: Effort, size: int) -> dict[int, list[int]]:
-    """Segment -> rows on which its members live or are about to."""
-    state, gang = effort.state, effort.gang
-    seats = [
-        (state.pods[uid].node, hints.rank_of(state.pods[uid].hint))
-        for uid in gang.by_status[Status.SEATED]
-    ]
-    seats += [(state.reservations[uid].node, state.reservations[uid].rank) for uid in gang.reserved]
-    found: dict[int, list[int]] = {}
-    for node, rank in seats:
-        row = effort.room.frame.row.get(node)
-        if row is not None and rank is not None:
-            found.setdefault(rank // size, []).append(row)
-    return found
+def _node_of(state: State, pod: Pod) -> str:
+    """The node on which a member lives or is about to."""
+    reservation = state.reservations.get(pod.uid)
+    return reservation.node if reservation is not None else pod.node

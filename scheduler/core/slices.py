@@ -13,7 +13,7 @@ from scheduler.core.fabric import Fabric
 from scheduler.core.ground import Key
 from scheduler.core.placement import Ask, NoRoom, Seats, ground_of, place
 
-__all__ = ["Coarse", "Layer", "only"]
+__all__ = ["Coarse", "Layer", "only", "without"]
 
 MOST_HOSTS = 64
 """Domains that are tried for what is left when members do not divide into whole segments."""
@@ -29,6 +29,13 @@ class Layer(NamedTuple):
 def only(ask: Ask, count: int, inside: Bools) -> Ask:
     """The same for so many members, inside these rows alone."""
     return replace(ask, count=count, fits=np.where(inside, ask.fits, 0), required=None)
+
+
+def without(ask: Ask, rows: Sequence[int]) -> Ask:
+    """The same when these rows have one member more each."""
+    taken = np.bincount(np.asarray(rows, dtype=np.int64), minlength=ask.fits.size)
+    free = np.maximum(ask.free - taken * ask.per_member, 0)
+    return replace(ask, fits=np.maximum(ask.fits - taken, 0), free=free)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

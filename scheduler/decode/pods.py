@@ -67,11 +67,12 @@ def pod(obj: Mapping[str, Any], digest: tuple[int | None, ...] = ()) -> Pod:
         nominate_because=outside_allow_list(spec),
         declaration=reading.declaration,
         index=place.value,
+        job=place.job,
         owner=owner(meta, labels, annotations),
         hint=text(annotations.get(_HINT)),
         fault=faults.joined(),
-        warnings=place.warnings,
         excess=limits.excess(limited, rules, requests),
+        warnings=place.warnings,
         digest=digest,
     )
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from scheduler.decode.faults import Faults
 from scheduler.dialects import muster, values
-from scheduler.dialects.fields import Fault
+from scheduler.dialects.fields import Fault, text
 from scheduler.dialects.source import PodSource
 
 __all__ = ["index"]
@@ -17,8 +17,11 @@ _POINTERS = ("kai.scheduler/pod-index-label", "kueue.x-k8s.io/pod-group-pod-inde
 _OFFSET = "kueue.x-k8s.io/pod-index-offset"
 """The index at which the pods of this template begin."""
 
+_COMPLETION = "batch.kubernetes.io/job-completion-index"
+_JOB = "batch.kubernetes.io/job-name"
+
 _KEYS = (
-    "batch.kubernetes.io/job-completion-index",
+    _COMPLETION,
     "training.kubeflow.org/replica-index",
     "leaderworkerset.sigs.k8s.io/worker-index",
     "kueue.x-k8s.io/pod-group-pod-index",
@@ -36,6 +39,8 @@ class Index(NamedTuple):
 
     value: int | None
     warnings: tuple[str, ...] = ()
+    job: str = ""
+    """The Job in which it counts; "" if it counts in all of the role."""
 
 
 def index(source: PodSource, faults: Faults) -> Index:
@@ -72,7 +77,8 @@ def _read(source: PodSource, key: str) -> Index:
     found = values.index(source.value(key))
     if isinstance(found, Fault):
         return Index(None, (f"{key[:300]}: {found.reason}",))
-    return Index(found)
+    # Every Job of a JobSet counts from 0.
+    return Index(found, job=text(source.value(_JOB)) if key == _COMPLETION else "")
 
 
 def _without_offset(source: PodSource, found: Index) -> Index:
@@ -82,7 +88,8 @@ def _without_offset(source: PodSource, found: Index) -> Index:
         return found
     offset = values.index(stated)
     if isinstance(offset, Fault):
-        return Index(found.value, (f"{_OFFSET}: {offset.reason}",))
+        return found._replace(warnings=(f"{_OFFSET}: {offset.reason}",))
     if offset > found.value:
-        return Index(found.value, (f"{_OFFSET}: {offset} is more than the index, {found.value}",))
-    return Index(found.value - offset)
+        told = f"{_OFFSET}: {offset} is more than the index, {found.value}"
+        return found._replace(warnings=(told,))
+    return found._replace(value=found.value - offset)

@@ -123,7 +123,8 @@ KEYS: dict[str, Key] = {
         "segment_size",
         values.count,
         "whole number from 1",
-        "this many consecutive members belong into one domain of `segment-topology`",
+        "this many consecutive members, of those that state it, belong into one domain of "
+        "`segment-topology`",
     ),
     "segment-topology": Key(
         "segment_level",

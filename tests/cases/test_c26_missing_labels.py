@@ -77,6 +77,10 @@ def test_an_unknown_preference_keeps_nobody_from_starting() -> None:
     story.gang("A", 2, of=8, options={"topology-preferred": "zone"})
 
     assert len(story.bound) == 2
+    (told,) = story.state["gangs"]["t/A"]["warnings"]
+    assert told == (
+        "topology-preferred has no effect: level 'zone' is unknown; known levels: topo/rack"
+    )
 
 
 def test_required_and_preferred_may_be_the_same_level() -> None:
@@ -107,3 +111,61 @@ def test_a_rack_without_its_block_is_no_rack() -> None:
     story.gang("A", 2, of=8, options={"topology-required": "rack"})
 
     assert story.placed == {}
+
+
+def two_blocks() -> Story:
+    """Each rack has room for one member."""
+    story = Story()
+    for block in (1, 2):
+        for rack in (1, 2):
+            story.node(f"b{block}r{rack}", gpu=8, block=f"b{block}", rack=f"r{rack}")
+    return story
+
+
+RELAXING = {"topology-required": "rack", "topology-relax-after": "1m"}
+
+
+@pytest.mark.parametrize(("members", "until"), [(2, 60), (3, 120)])
+def test_a_requirement_is_relaxed_one_level_at_a_time_while_a_gang_waits(
+    members: int, until: float
+) -> None:
+    story = two_blocks()
+    story.gang("A", members, of=8, options=RELAXING)
+    assert story.placed == {}
+    assert "no room" in story.reason("t/A-0"), "it is not for ever"
+
+    story.advance(until - 1)
+    assert story.placed == {}
+    story.advance(1)
+
+    assert len(story.placed) == members
+    blocks = {node[:2] for node in story.placed.values()}
+    assert len(blocks) == (1 if members == 2 else 2)
+
+
+def test_past_the_broadest_level_nodes_without_labels_will_do() -> None:
+    story = Story()
+    for name in ("n1", "n2"):
+        story.node(name, gpu=8)
+    story.gang("A", 2, of=8, options=RELAXING)
+
+    story.advance(119)
+    assert story.placed == {}
+    story.advance(1)
+    assert story.placed == {"t/A-0": "n1", "t/A-1": "n2"}
+
+
+def test_a_broken_gang_waits_for_its_own_rack_anew_before_that_is_relaxed() -> None:
+    story = two_blocks()
+    story.node("b1r1n2", gpu=8, block="b1", rack="r1")
+    story.gang("A", 2, of=8, options=RELAXING)
+    assert set(story.bound.values()) == {"b1r1", "b1r1n2"}
+    story.advance(1_000)
+
+    story.delete("t/A-1")
+    story.pod("x/late", gpu=8, node="b1r1n2", scheduler="other")
+    story.pod("t/A-1", gpu=8, gang="A", min=2, uid="again", options=RELAXING)
+    story.advance(59)
+    assert "t/A-1" not in story.placed
+    story.advance(1)
+    assert story.placed["t/A-1"] == "b1r2", "the other rack of its block"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from unit.dialects import controller_pods as made
 
 from .story import Story
 
@@ -143,3 +144,84 @@ def test_a_binding_that_was_given_up_keeps_its_rank_until_it_is_known() -> None:
 
     assert story.reserved == {"t/A-1": "n3"}
     assert story.ranks("t/A") == {"t/A-0": 0, "t/A-2": 1, "t/A-1": 2}
+
+
+def test_members_that_come_back_at_once_go_each_to_its_own_rack() -> None:
+    story = Story(auto=False, levels=("topo/rack",))
+    for rack in (1, 2):
+        for node in range(4):
+            story.node(f"r{rack}n{node}", gpu=8, rack=f"r{rack}")
+    others = ("r1n3", "r2n3")
+    for node in others:
+        story.pod(f"x/{node}", gpu=8, node=node, scheduler="other")
+    for index in range(6):
+        story.pod(f"t/A-{index}", gpu=8, gang="A", min=6, index=index)
+    for index in range(6):
+        story.outcome(f"t/A-{index}")
+    assert [story.bound[f"t/A-{index}"][:2] for index in range(6)] == ["r1"] * 3 + ["r2"] * 3
+
+    for index in (4, 5):
+        story.delete(f"t/A-{index}")
+    for node in others:
+        story.delete(f"x/{node}")
+    urgent = {"start": "nominate"}
+    story.gang("B", 4, of=8, priority=10, options=urgent)
+    assert len(story.reserved) == 4, "nothing is left for those who come back"
+    for index in (5, 4):
+        story.pod(f"t/A-{index}", gpu=8, gang="A", min=6, index=index, uid=f"again-{index}")
+    story.delete("t/B-0")
+
+    back = {pod: node[:2] for pod, node in story.reserved.items()}
+    assert back == {"t/A-4": "r2", "t/A-5": "r2"}, "a free node of the other rack is not theirs"
+
+
+def of_jobs(story: Story) -> None:
+    """A JobSet of two Jobs of three pods, each of which counts from 0."""
+    story.object(made.jobset_object(made.replicated("w", 3, replicas=2, gpu=8)))
+    for job in range(2):
+        for index in range(3):
+            story.put_pod(made.jobset("w", job, index, replicas=2, gpu=8))
+
+
+def test_the_indexes_of_every_job_of_a_jobset_count_for_themselves() -> None:
+    story = three_racks()
+    for node in ("r1n3", "r2n3"):
+        story.pod(f"x/{node}", gpu=8, node=node, scheduler="other")
+    of_jobs(story)
+    names = [f"t/train-w-{job}-{index}-abc12" for job in range(2) for index in range(3)]
+
+    assert [story.ranks("t/train")[name] for name in names] == list(range(6))
+    assert [story.bound[name][:2] for name in names] == ["r1"] * 3 + ["r2"] * 3
+    assert "warnings" not in story.state["gangs"]["t/train"]
+
+
+def test_a_pod_of_a_job_comes_back_to_its_own_jobs_rack_and_rank() -> None:
+    story = three_racks()
+    for node in ("r1n3", "r2n3"):
+        story.pod(f"x/{node}", gpu=8, node=node, scheduler="other")
+    of_jobs(story)
+    for node in ("r1n3", "r2n3"):
+        story.delete(f"x/{node}")
+
+    lost = "t/train-w-0-1-abc12"
+    node = story.bound[lost]
+    story.delete(lost)
+    story.pod("x/late", gpu=8, node=node, scheduler="other")
+    again = made.jobset("w", 0, 1, replicas=2, gpu=8)
+    again["metadata"] |= {"name": "train-w-0-1-xyz98", "uid": "again"}
+    story.put_pod(again)
+
+    assert story.bound["t/train-w-0-1-xyz98"] == "r1n3", "not beside the other Job's index 1"
+    assert story.ranks("t/train")["t/train-w-0-1-xyz98"] == 1
+
+
+def test_an_index_that_two_pods_of_one_job_have_is_told() -> None:
+    story = three_racks()
+    story.object(made.jobset_object(made.replicated("w", 3, replicas=2, gpu=8)))
+    for at, (job, index) in enumerate(((0, 0), (0, 1), (0, 1), (1, 0), (1, 1), (1, 2))):
+        pod = made.jobset("w", job, index, replicas=2, gpu=8)
+        pod["metadata"] |= {"name": f"{pod['metadata']['name']}-{at}", "uid": f"uid-{at}"}
+        story.put_pod(pod)
+
+    warnings = story.state["gangs"]["t/train"]["warnings"]
+    assert "2 members of role w have the index 1; they are ranked by name" in warnings

@@ -89,6 +89,36 @@ def test_node_affinity_chooses_the_class_of_each_role_in_a_mixed_gang() -> None:
 
 
 @pytest.mark.parametrize(
+    "resource",
+    [
+        "nvidia.com/gpu",
+        "nvidia.com/mig-3g.40gb",
+        "amd.com/gpu",
+        "habana.ai/gaudi",
+        "gpu.intel.com/i915",
+        "gpu.intel.com/xe",
+        "example.com/npu-2",
+    ],
+)
+def test_every_sort_of_accelerator_is_placed_with_the_same_care(resource: str) -> None:
+    more = {"accelerators": [resource[:-1] + "*"]} if resource.startswith("example") else {}
+    story = Story(**more)
+    for name, rack in (("n1", "r1"), ("n2", "r2"), ("n3", "r2"), ("n4", "r1")):
+        story.node(name, allocatable={resource: "8"}, block="b", rack=rack)
+    story.node("cpu", block="b", rack="r2")
+    story.pod("x/a", requests={resource: "5"}, node="n1", scheduler="other")
+
+    story.pod("t/one", requests={resource: "2"})
+    assert story.bound["t/one"] == "n1", "a single pod takes the node that is broken already"
+    for member in range(2):
+        story.pod(f"t/A-{member}", gang="A", min=3, requests={resource: "8"}, role="worker")
+    assert "t/A-0" not in story.placed
+    story.pod("t/A-2", gang="A", min=3, cpu="4", role="launcher")
+    assert {story.bound[f"t/A-{member}"] for member in range(2)} == {"n2", "n3"}, "the whole rack"
+    assert story.bound["t/A-2"] == "cpu", "it leaves accelerators alone"
+
+
+@pytest.mark.parametrize(
     ("asked", "named", "same"),
     [
         ("H100", H100, True),

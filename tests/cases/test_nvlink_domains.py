@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unit.dialects import controller_pods as made
+
 from .story import Story
 
 CLIQUE = "nvidia.com/gpu.clique"
@@ -92,3 +94,91 @@ def test_segments_of_unlike_members_are_not_silently_forgotten() -> None:
     story.pod("t/A-1", gang="A", min=2, gpu=2, cpu="16", memory="32Gi", options=options)
     told = story.why("t/A")["warnings"]
     assert told == ["segment-size has no effect: the members ask for different things"]
+
+
+SLICES = {
+    "kueue.x-k8s.io/podset-slice-required-topology": "topo/rack",
+    "kueue.x-k8s.io/podset-slice-size": "2",
+}
+
+
+def training(story: Story, workers: int, *only: int, master: bool = True) -> None:
+    """A PyTorchJob whose workers alone state slices, as Kueue has them by template."""
+    keys = {"variables": made.env(PET_NNODES=workers + 1), "gpu": 8}
+    if master:
+        story.put_pod(made.kubeflow("master", 0, **keys))
+    for at in only or range(workers):
+        pod = made.kubeflow("worker", at, annotations=SLICES, **keys)
+        pod["metadata"]["uid"] += f"-{len(story.lines)}"
+        story.put_pod(pod)
+
+
+def rack_of(story: Story, worker: int) -> str:
+    return story.placed[f"t/mnist-worker-{worker}"][:2]
+
+
+def racks_of_two(story: Story, *racks: str) -> None:
+    for rack in racks:
+        for at in range(2):
+            story.node(f"{rack}n{at}", gpu=8, block="b", rack=rack)
+
+
+def test_slices_are_counted_from_the_first_pod_that_states_them() -> None:
+    story = Story()
+    racks_of_two(story, "r1", "r2", "r3")
+    training(story, 4)
+
+    assert len(story.placed) == 5
+    assert rack_of(story, 0) == rack_of(story, 1) != rack_of(story, 2) == rack_of(story, 3)
+    assert story.ranks("t/mnist")["t/mnist-master-0"] == 0, "the master is in none of them"
+
+
+def test_a_worker_comes_back_to_its_own_slice_past_the_master() -> None:
+    story = Story(grace_s=0)
+    racks_of_two(story, "r1", "r2")
+    for rack in ("r1", "r2"):
+        story.node(f"{rack}n2", gpu=8, block="b", rack=rack)
+    story.pod("x/full", gpu=8, node="r2n2", scheduler="other")
+    training(story, 4)
+    assert [rack_of(story, at) for at in range(4)] == ["r1", "r1", "r2", "r2"]
+    assert story.placed["t/mnist-master-0"] == "r1n2"
+
+    story.pod("x/late", gpu=8, node=story.placed["t/mnist-worker-1"], scheduler="other")
+    story.delete("t/mnist-worker-1")
+    story.delete("x/full")
+    training(story, 4, 1, master=False)
+    assert "t/mnist-worker-1" not in story.placed, "there is room beside the other slice only"
+    story.delete("x/late")
+    assert rack_of(story, 1) == "r1"
+
+
+def test_segments_of_workers_are_kept_beside_a_launcher_without_gpus() -> None:
+    story = Story()
+    racks_of_two(story, "r1", "r2", "r3")
+    story.pod("x/a", gpu=8, node="r1n0", scheduler="other")
+    story.node("cpu", block="b", rack="r1")
+    options = {"segment-size": "2", "segment-topology": "rack"}
+    more = {"gang": "A", "min": 5, "options": options, "cpu": "64", "memory": "128Gi"}
+    story.pod("t/A-l", role="launcher", **more)
+    for at in range(4):
+        story.pod(f"t/A-{at}", gpu=8, index=at, role="worker", **more)
+
+    places = [story.bound[f"t/A-{at}"][:2] for at in range(4)]
+    assert places in (["r2", "r2", "r3", "r3"], ["r3", "r3", "r2", "r2"])
+    assert story.bound["t/A-l"] == "cpu"
+    assert "warnings" not in story.state["gangs"]["t/A"]
+
+
+def test_a_required_level_holds_those_beside_the_segments_too() -> None:
+    story = Story()
+    for block, nodes in (("b1", 2), ("b2", 3)):
+        for at in range(nodes):
+            story.node(f"{block}n{at}", gpu=8, block=block, rack=f"{block}r{at // 2}")
+    keys = {"gang": "A", "min": 3, "gpu": 8}
+    near = {"topology-required": "block"}
+    story.pod("t/A-m", role="master", options=near, **keys)
+    for at in range(2):
+        cut = near | {"segment-size": "2", "segment-topology": "rack"}
+        story.pod(f"t/A-{at}", index=at, role="worker", options=cut, **keys)
+
+    assert {node[:2] for node in story.bound.values()} == {"b2"}, "b1 has no room for the master"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.cases.story import Story
 
 
@@ -204,3 +206,25 @@ def test_more_kinds_of_members_than_are_planned_never_fit() -> None:
 
     assert found["never"] is True
     assert "17 kinds of members" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"segment-topology": "rack"}, "segment-topology has no effect"),
+        ({"topology-relax-after": "10m"}, "topology-relax-after has no effect"),
+        ({"topology-relax-after": "10m", "topology-required": "rack"}, ""),
+        ({"segment-topology": "rack", "segment-size": "2"}, ""),
+    ],
+    ids=str,
+)
+def test_a_key_that_means_nothing_without_another_one_is_told(
+    options: dict[str, str], told: str
+) -> None:
+    story = Story()
+    story.node("n1", gpu=8, block="b", rack="r")
+    story.gang("A", 2, of=1, options=options, cpu="8", memory="32Gi")
+
+    warnings = story.state["gangs"]["t/A"].get("warnings", [])
+    assert bool(warnings) == bool(told)
+    assert all(text.startswith(told) for text in warnings)

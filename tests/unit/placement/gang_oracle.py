@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -53,12 +53,19 @@ def state_of(boxes: list[Box]) -> State:
     return state
 
 
-def seated(boxes: list[Box], members: int, gpus: int = 1, **options: object) -> list[int] | None:
-    """Which node each member of a fresh gang gets, in rank order; None if it must wait."""
+def seated(
+    boxes: list[Box], members: int, gpus: int = 1, *, master: bool = False, **options: object
+) -> list[int] | None:
+    """Which node each member of a fresh gang gets, in rank order; None if it must wait.
+
+    A ``master`` is the first of them, and says nothing of segments.
+    """
     state = state_of(boxes)
-    declared = Declaration("a", "muster", Options(min_available=members, **options))
+    whole = Options(min_available=members, **options)
+    alone = replace(whole, role="master", segment_size=None, segment_level="")
     turn = Turn(state, 0.0)
     for number in range(members):
+        declared = Declaration("a", "muster", alone if master and not number else whole)
         pod = Pod("t", f"a-{number}", f"u{number}", index=number, declaration=declared)
         roster.pod_seen(turn, _asking(pod, gpus))
     [gang] = state.gangs.values()

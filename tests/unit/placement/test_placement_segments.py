@@ -260,3 +260,43 @@ def test_any_number_of_members_has_room_in_three_layers_if_there_is_any() -> Non
                 }
                 assert len({path[: depth + 1] for path in paths}) == 1, number
     assert min(outcomes[True], outcomes[False]) > 30, outcomes
+
+
+# ── With somebody beside them ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("required", ["", "block"])
+def test_segments_of_workers_are_whole_beside_a_master_wherever_there_is_room(
+    required: str,
+) -> None:
+    rng = np.random.default_rng(41)
+    placed = 0
+    for _ in range(300):
+        boxes = random_boxes(rng, nested=True)
+        near = {"required": required} if required else {}
+        nodes = seated(boxes, 5, master=True, segment_size=2, segment_level="rack", **near)
+        assert (nodes is not None) == _has_room_for_pairs_and_one(boxes, required), boxes
+        if nodes is None:
+            continue
+        placed += 1
+        racks = [boxes[node].domain(1) for node in nodes[1:]]
+        assert racks[0] == racks[1] is not None
+        assert racks[2] == racks[3] is not None
+        assert all(count <= boxes[node].free for node, count in Counter(nodes).items())
+        if required:
+            assert len({boxes[node].domain(0) for node in nodes}) == 1
+    assert 50 < placed < 280
+
+
+def _has_room_for_pairs_and_one(boxes: list[Box], required: str) -> bool:
+    """Whether two pairs, each in one rack, and one more fit, all in one block if they must."""
+    blocks = {box.domain(0) for box in boxes} - {None} if required else {None}
+    for block in blocks:
+        inside = [box for box in boxes if block in (None, box.domain(0))]
+        racks: Counter[str] = Counter()
+        for box in inside:
+            if box.domain(1) is not None:
+                racks[str(box.domain(1))] += box.free
+        if sum(free // 2 for free in racks.values()) >= 2 and sum(b.free for b in inside) >= 5:
+            return True
+    return False
