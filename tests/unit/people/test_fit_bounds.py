@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from people_site import PATIENCE_S, Site
 
+from scheduler.api.fit import BODY_LIMIT, MARKS, read
+from scheduler.errors import DecodeError
 from tests import builders
 
 
@@ -104,3 +108,28 @@ def test_too_many_pods_are_refused_with_what_to_do(idle: Site) -> None:
     assert answer.json() == {
         "error": "fit: more than 4096 pods are not judged at once: ask about fewer"
     }
+
+
+@pytest.mark.parametrize("one", ["{}", '{"":0}', "[]", "0"])
+def test_a_body_of_many_small_values_is_refused_before_it_takes_all_memory(one: str) -> None:
+    """Read, each takes up to a hundred times its bytes."""
+    body = f"[{','.join([one] * 2_500_000)}]".encode()
+    assert len(body) < 1.2 * BODY_LIMIT
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodeError, match="more values in it than pods have"):
+            read(body)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_as_many_pods_as_are_judged_are_not_too_many_values() -> None:
+    found = builders.pod("t/a", gpu=8, cpu="64", memory="512Gi", gang="a", min=4096)
+    found["spec"]["containers"][0] |= {
+        "env": [{"name": f"VARIABLE_{at}", "value": f"{at}"} for at in range(60)],
+        "volumeMounts": [{"name": f"v{at}", "mountPath": f"/mnt/{at}"} for at in range(8)],
+    }
+    one = msgspec.json.encode(found)
+    body = b"[" + b",".join([one] * (BODY_LIMIT // (len(one) + 1))) + b"]"
+    assert sum(map(body.count, (b",", b":", b"[", b"{"))) < MARKS
