@@ -43,6 +43,8 @@ class Arm:
     """How Muster starts gangs; "" where there is no Muster."""
     flags: Sequence[str] = SCHEDULER_FLAGS
     """Of the kube-scheduler that asks Muster."""
+    options: Sequence[str] = ()
+    """Further ones of `muster kube-config`."""
     gated: bool = False
     """Whether pods are made behind Muster's own scheduling gate, as at admission."""
 

@@ -163,7 +163,7 @@ class Plane:
 
     def _scheduler(self, arm: Arm, muster: MusterProcess | None) -> Scheduler:
         if muster is not None:
-            configuration = scheduler_configuration(muster, *OPTIONS[arm.start])
+            configuration = scheduler_configuration(muster, *OPTIONS[arm.start], *arm.options)
             return self._start({**configuration, "clientConnection": CONNECTION}, arm.flags)
         profiles = [{"schedulerName": STOCK}]
         gates = ",".join(f"{gate}=true" for gate in arm.gates)

@@ -7,7 +7,8 @@ that need no accelerator. What is told: the CPU of the scheduler and of Muster, 
 long a gang waits after there is room for it, and a plain pod behind all that wait.
 
 * muster: as `muster kube-config` says, with the gate SchedulerPopFromBackoffQ off
-* muster-gate-on: the same without that flag
+* muster-300: the same with a longest pause of 300 s between two looks at a pod
+* muster-gate-on: as muster without that flag
 * gated: as muster, and the pods wait behind Muster's own scheduling gate
 * native: the scheduler's own gangs, without Muster
 """
@@ -43,9 +44,12 @@ PLAIN = "muster-plain"
 DEADLINE_S = 60.0
 PATIENCE_S = 900.0
 """For the waiting pods to be created."""
+SETTLE_S = 600.0
+"""For each of them to be tried, and once more after what is written on it."""
 
 WAITING_ARMS = {
     "muster": ARMS["burst"],
+    "muster-300": replace(ARMS["burst"], options=("--max-backoff", "300")),
     "muster-gate-on": replace(ARMS["burst"], flags=()),
     "gated": ARMS["burst-gated"],
     "native": ARMS["native"],
@@ -176,7 +180,7 @@ def rows(bench: Bench, name: str, plan: Plan) -> Iterator[Row]:
         bench.sender.send(placed(arm, full, made.namespace), PATIENCE_S)
         bench.sender.send(requests_of(arm, waiting, made.namespace), PATIENCE_S)
         timeline.wait_created([pod for gang in waiting for pod in gang.pod_names()], PATIENCE_S)
-        settle(bench.pids(), deadline_s=30.0)
+        settled = settle(bench.pids(), deadline_s=SETTLE_S)
         scene = Scene(bench, running, arm, timeline)
         told = {
             "arm": name,
@@ -185,10 +189,9 @@ def rows(bench: Bench, name: str, plan: Plan) -> Iterator[Row]:
             "pods": plan.gangs * SIZE,
         }
         rates, _ = per_second(scene, lambda: time.sleep(plan.idle_s))
-        yield {**told, "what": "idle", **rates}
+        yield {**told, "what": "idle" if settled else "first tries", **rates}
         rates, delays = per_second(scene, lambda: events(scene, plan, waiting))
         yield {**told, "what": "gangs end", **rates, **delays}
-    made.clear()
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -200,11 +203,14 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--idle-seconds", type=float, default=30.0, help="in which nothing happens; 30")
     add("--ends", type=int, default=6, help="running gangs that end; 6")
     add("--every", type=float, default=5.0, help="seconds between two that end; 5")
-    add("--arms", default=",".join(WAITING_ARMS), help=f"of {','.join(WAITING_ARMS)}; all")
+    arms = ",".join(WAITING_ARMS)
+    add("--arms", default=arms, help=f"of {arms}; all; ARM:GANGS for another number of gangs")
     chosen = parser.parse_args(words)
-    plan = Plan(chosen.gangs, chosen.idle_seconds, chosen.ends, chosen.every)
     console, found = Console(stderr=True), []
-    for name in chosen.arms.split(","):
+    for word in chosen.arms.split(","):
+        name, _, gangs = word.partition(":")
+        number = int(gangs or chosen.gangs)
+        plan = Plan(number, chosen.idle_seconds, chosen.ends, chosen.every)
         # A control plane of its own for each arm: none inherits what another left behind.
         with plane(chosen.nodes) as made, sender(made.cluster.kubeconfig) as client:
             for row in rows(Bench(made, client, places(chosen.nodes), DEADLINE_S), name, plan):

@@ -108,3 +108,8 @@ def test_one_arm_runs_without_the_flag_that_spares_the_scheduler() -> None:
     assert flags["muster"] == ["--feature-gates=SchedulerPopFromBackoffQ=false"]
     assert flags["muster-gate-on"] == []
     assert waiting.WAITING_ARMS["native"].native
+
+
+def test_one_arm_leaves_held_pods_alone_for_longer() -> None:
+    options = {name: arm.options for name, arm in waiting.WAITING_ARMS.items() if arm.options}
+    assert options == {"muster-300": ("--max-backoff", "300")}
