@@ -105,7 +105,7 @@ def _try(turn: Turn, gang: Gang) -> None:
     if isinstance(plans, Refusal):
         # One that does not name this gang has not asked to wait for it.
         for member in unit:
-            if member is gang or gang.key in member.partners:
+            if member is gang or member.names(gang.key):
                 _refuse(turn, member, plans)
         return
     for member, found in zip(unit, plans, strict=True):

@@ -254,6 +254,13 @@ class Gang:
         named = {self.key._replace(namespace=space, name=name) for space, name in stated}
         return sorted(named - {self.key})
 
+    def names(self, key: GangKey) -> bool:
+        """Whether it says that it is admitted together with that gang."""
+        stated = self.life.options.partners if self.life else ()
+        if (key.namespace, key.name) not in stated or key == self.key:
+            return False
+        return key == self.key._replace(namespace=key.namespace, name=key.name)
+
     @property
     def priority(self) -> int:
         """The highest member's priority."""

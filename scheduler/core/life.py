@@ -108,7 +108,7 @@ def _tell_partners(turn: Turn, gang: Gang) -> None:
         other = turn.state.gangs[key]
         refusal = other.memory.refusal
         backs_off = refusal is not None and refusal.reason is Reason.BACKOFF
-        if gang.key in other.partners and not backs_off:
+        if other.names(gang.key) and not backs_off:
             other.memory.refusal = None
             turn.touch(key)
 

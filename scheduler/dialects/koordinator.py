@@ -37,6 +37,9 @@ KINDS: tuple[str, ...] = ()
 OWNERS: tuple[str, ...] = ()
 PREFIX = "gang.scheduling.koordinator.sh/"
 
+_MOST_PARTNERS = 64
+"""Gangs that start together; each costs a plan, and those of the others wait for it."""
+
 _TOPOLOGY = PREFIX + "network-topology-spec"
 TOPOLOGY = (_TOPOLOGY,)
 """Annotations that :func:`read_topology` reads."""
@@ -127,6 +130,8 @@ def _groups(value: object) -> tuple[tuple[str, str], ...] | Fault:
     names = values.json_value(value)
     if not isinstance(names, list):
         return Fault(f"{quoted(value)} is not a JSON list of namespace/name")
+    if len(names) > _MOST_PARTNERS:
+        return Fault(f"{len(names)} gangs are more than the {_MOST_PARTNERS} that start together")
     found = []
     for name in names:
         pair = values.namespaced(name)

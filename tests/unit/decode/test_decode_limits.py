@@ -34,20 +34,21 @@ def node_affinity(*terms: Json) -> Json:
 
 
 def expressions(count: int) -> Json:
-    return node_affinity({"matchExpressions": exists(count - 1)})
+    return node_affinity({"matchExpressions": exists(count - 2)})
 
 
 def fields(count: int) -> Json:
     one = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
-    return node_affinity({"matchFields": [one] * (count - 1)})
+    return node_affinity({"matchFields": [one] * (count - 2)})
 
 
 def terms(count: int) -> Json:
-    return node_affinity(*[{}] * count)
+    odd = {"matchExpressions": exists(count % 2)}
+    return node_affinity(odd, *[{}] * (count // 2 - 1))
 
 
 def values(count: int) -> Json:
-    listed = {"key": "k", "operator": "In", "values": names((count - 2) * VALUES)}
+    listed = {"key": "k", "operator": "In", "values": names((count - 3) * VALUES)}
     return node_affinity({"matchExpressions": [listed]})
 
 

@@ -68,6 +68,7 @@ def test_a_gang_by_annotations_needs_no_object(keys: dict[str, str], options: Op
         ("groups", '["A"]'),
         ("groups", '["t/A/B"]'),
         ("groups", "[1]"),
+        ("groups", json.dumps([f"t/g{at}" for at in range(65)])),
         ("groups", "[" * 30_000),
         ("network-topology-spec", "{"),
         ("network-topology-spec", '{"gatherStrategy":[{"layer":"rackLayer"}]}'),
