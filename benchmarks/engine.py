@@ -1,10 +1,11 @@
-"""What events cost the engine while 1,000 gangs of 16 wait on 1,000 full nodes.
+"""What events cost the engine while 1,000 gangs of 16 wait on 1,000 full nodes, and replays.
 
 ``python -m benchmarks.engine``
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Iterable
@@ -24,11 +25,14 @@ from scheduler.core.messages import (
 )
 from scheduler.model import Declaration, Node, Options, Pod
 from scheduler.settings import Settings
+from scheduler.simulation.replay import replay
 
 NODES = 1000
 GANGS = 1000
 MEMBERS = 16
 GPUS = 8
+REPLAYED, MEMBERS_OF_REPLAY = 4000, 4
+"""Pods of the replay, and of each gang in it."""
 LONG_S = 3600.0
 """By then all have waited long enough to have nodes kept for them."""
 
@@ -109,6 +113,7 @@ def main() -> None:
         row("tick", ticks),
         row("pod_after_an_hour", later),
         *all_unlike(),
+        replayed(),
     ]
     report("engine", rows, ["numpy"])
 
@@ -123,6 +128,49 @@ def all_unlike() -> list[dict[str, object]]:
     ]
     gained = [bench.timed(PodGone(f"full-{number}-0")) for number in range(MEMBERS - 1)]
     return [row("pod_all_unlike", pods), row("node_comes_free_all_unlike", gained)]
+
+
+def replayed() -> dict[str, object]:
+    """How fast ``muster replay`` is: gangs of four come, start and go on 100 nodes."""
+    lines = [*told_nodes(), *told_gangs()]
+    began = time.perf_counter()
+    printed = sum(1 for _ in replay(iter(lines)))
+    took = time.perf_counter() - began
+    assert printed > REPLAYED, "each pod is bound"
+    return {"event": "replay", "nodes": 100, "events_per_s": round(len(lines) / took)}
+
+
+def told_nodes() -> Iterable[str]:
+    """Nodes of eight accelerators in racks of ten, as lines of a replay."""
+    yield json.dumps({"op": "config", "levels": ["topo/rack"]})
+    for number in range(100):
+        labels = {"topo/rack": f"r{number // 10}"}
+        amounts = {"cpu": "128", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
+        metadata = {"name": f"n{number:03}", "labels": labels}
+        node = {"metadata": metadata, "status": {"allocatable": amounts}}
+        yield json.dumps({"op": "node", "object": node})
+
+
+def told_gangs() -> Iterable[str]:
+    """Gangs that start and of which each is gone forty gangs later, as lines of a replay."""
+    for number in range(REPLAYED // MEMBERS_OF_REPLAY + 40):
+        for index in range(MEMBERS_OF_REPLAY):
+            if number < REPLAYED // MEMBERS_OF_REPLAY:
+                yield json.dumps({"op": "pod", "object": told_pod(f"g{number}", index)})
+            if number >= 40:
+                gone = {"kind": "Pod", "namespace": "t", "name": f"g{number - 40}-{index}"}
+                yield json.dumps({"op": "delete", **gone})
+        yield json.dumps({"op": "advance", "seconds": 5})
+
+
+def told_pod(gang: str, index: int) -> dict[str, object]:
+    """A member as API JSON."""
+    stated = {"gang": gang, "min-available": str(MEMBERS_OF_REPLAY)}
+    annotations = {f"muster.scheduler/{key}": value for key, value in stated.items()}
+    metadata = {"name": f"{gang}-{index}", "namespace": "t", "annotations": annotations}
+    amounts = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "4"}
+    container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
+    return {"metadata": metadata, "spec": {"schedulerName": "muster", "containers": [container]}}
 
 
 def row(event: str, took: list[float]) -> dict[str, object]:
