@@ -14,6 +14,7 @@ import json
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rich.console import Console
@@ -58,27 +59,28 @@ def populate(made: Plane, nodes: int, pods: int) -> None:
         client.send(batch, PATIENCE_S)
 
 
-def startups(made: Plane, repeats: int, idle_s: float) -> tuple[list[dict[str, float]], float]:
-    """Start Muster again and again; the last one idles, and tells its share of a CPU."""
-    found, share = [], 0.0
-    for at in range(repeats):
+def startups(made: Plane, repeats: int) -> Iterator[dict[str, float]]:
+    """Start Muster again and again."""
+    for _ in range(repeats):
         settle(made.pids())
         began = time.monotonic()
         with made.muster() as muster:
             pid = muster.child.pid
             ready_s = time.monotonic() - began
             used = {"cpu_s": cpu_s(pid), "rss_mb": rss_mb(pid), "peak_mb": peak_mb(pid)}
-            found.append({"ready_s": ready_s, **used})
-            if at == repeats - 1:
-                share = _idle(pid, made, idle_s)
-    return found, share
+            yield {"ready_s": ready_s, **used}
 
 
-def _idle(pid: int, made: Plane, seconds: float) -> float:
-    settle(made.pids())
-    before = cpu_s(pid)
-    time.sleep(seconds)
-    return (cpu_s(pid) - before) / seconds
+def idle(made: Plane, seconds: float) -> dict[str, Any]:
+    """Let Muster run while nothing happens: its share of a CPU, and what its memory grew by."""
+    with made.muster() as muster:
+        pid = muster.child.pid
+        settle(made.pids())
+        used, rss = cpu_s(pid), rss_mb(pid)
+        time.sleep(seconds)
+        share, grew = (cpu_s(pid) - used) / seconds, rss_mb(pid) - rss
+    told = {"cpu_share": round(share, 4), "grew_mb": round(grew, 1)}
+    return {"what": "idle", "seconds": seconds, **told}
 
 
 def raw_objects(client: Client, kind: str, namespace: str | None = None) -> list[bytes]:
@@ -103,9 +105,8 @@ def measured(nodes: int, pods: int, repeats: int, idle_s: float) -> Iterator[dic
     """The rows that need an API server."""
     with plane(nodes) as made:
         populate(made, nodes, pods)
-        found, share = startups(made, repeats, idle_s)
-        yield row(nodes, pods, found)
-        yield {"what": "idle", "seconds": idle_s, "cpu_share": round(share, 4)}
+        yield row(nodes, pods, list(startups(made, repeats)))
+        yield idle(made, idle_s)
         yield stages(
             raw_objects(made.client, "Node"), raw_objects(made.client, "Pod", made.namespace)
         )
@@ -122,12 +123,17 @@ def main(words: Sequence[str] | None = None) -> None:
     add("--soak-gangs", type=int, default=20_000, help="gangs that pass through; 20000, 0 for none")
     chosen = parser.parse_args(words)
     console, rows = Console(stderr=True), []
-    for told in measured(chosen.nodes, chosen.pods, chosen.repeats, chosen.idle_seconds):
-        console.print(told)
-        rows.append(told)
-    if chosen.soak_gangs:
-        rows.append(soak(chosen.soak_gangs))
-        console.print(rows[-1])
+    with ThreadPoolExecutor(1) as beside:
+        soaking = None
+        for told in measured(chosen.nodes, chosen.pods, chosen.repeats, chosen.idle_seconds):
+            console.print(told)
+            rows.append(told)
+            if chosen.soak_gangs and soaking is None:
+                # Beside the idle time, in which seconds do not count, but the process's own CPU.
+                soaking = beside.submit(soak, chosen.soak_gangs)
+        if soaking is not None:
+            rows.append(soaking.result())
+            console.print(rows[-1])
     report("budget", rows, PACKAGES)
 
 
