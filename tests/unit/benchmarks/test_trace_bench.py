@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -39,6 +43,30 @@ def made_up() -> list[Row]:
 def test_two_runs_are_identical(made_up: list[Row]) -> None:
     again = [trace.gang_row(None, "Seren", "1x2x4x8", 8, row["policy"], 60) for row in made_up]
     assert again == made_up
+
+
+EVERY_POLICY = """
+import json
+from benchmarks import trace
+rows = [trace.gang_row(None, "Seren", "1x2x4x8", 8, one, 60) for one in trace.running.POLICIES]
+print(json.dumps(rows))
+"""
+
+
+def test_two_processes_come_to_the_same_whatever_the_order_of_their_sets() -> None:
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", EVERY_POLICY],
+            cwd=Path(trace.__file__).parents[1],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert told[0] == told[1]
+    assert len(json.loads(told[0])) == len(trace.running.POLICIES)
 
 
 def test_a_philly_file_is_found_by_its_name(tmp_path: Path) -> None:
