@@ -84,7 +84,7 @@ def test_a_gang_starts_once_labels_have_changed_so_that_nobody_is_kept_off(whose
 
 
 @pytest.mark.parametrize("who", ["A", "B"])
-def test_gangs_that_start_together_get_nodes_of_their_own_where_one_keeps_off_the_other(
+def test_where_one_partner_keeps_off_another_each_has_its_nodes(
     who: str,
 ) -> None:
     story = Story()

@@ -93,7 +93,7 @@ def test_a_gang_with_sidecars_fills_the_node_exactly() -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["muster", "default-scheduler"])
-def test_a_gang_starts_in_the_room_that_a_pod_gives_back_while_it_runs(scheduler: str) -> None:
+def test_a_gang_starts_in_the_room_that_a_pod_gives_back(scheduler: str) -> None:
     story = Story()
     story.node("n1", gpu=8, cpu="16")
     running = {"gpu": 1, "node": "n1", "phase": "Running", "scheduler": scheduler}

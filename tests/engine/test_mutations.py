@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases import (
+    test_anti_affinity,
     test_backfill,
     test_c01_interleaved,
     test_c05_bind_failures,
@@ -20,6 +21,7 @@ from cases import (
     test_c23_preempt,
     test_c28_ranks,
     test_c29_rejoin,
+    test_c31_what_a_pod_asks,
     test_ending,
 )
 
@@ -36,6 +38,7 @@ from scheduler.core import (
     membership,
     planning,
     ranking,
+    repulsion,
     rooming,
     roster,
     seating,
@@ -43,6 +46,7 @@ from scheduler.core import (
 )
 from scheduler.core.capacity import Ledger
 from scheduler.core.messages import FilterReply, PreemptReply
+from scheduler.core.queue import Queue
 from scheduler.core.state import State, Turn
 
 from . import kits, sequences
@@ -98,6 +102,27 @@ def nobody_is_tried_again_when_the_network_changes(patch: Patch) -> None:
 @fault()
 def a_description_of_the_network_that_is_gone_counts_on(patch: Patch) -> None:
     patch.setattr(charting, "chart_gone", lambda turn, key: None)
+
+
+@fault(17)
+def a_gang_stays_at_its_place_in_the_queue(patch: Patch) -> None:
+    put = Queue.put
+
+    def stays(self: Queue, waiting: gang.Gang) -> None:
+        if waiting.key not in self:
+            put(self, waiting)
+
+    patch.setattr(Queue, "put", stays)
+
+
+@fault(90)
+def nobody_keeps_off_pods_that_run(patch: Patch) -> None:
+    patch.setattr(repulsion, "_avoided", lambda state, waiting: ())
+
+
+@fault(101)
+def pods_that_run_keep_nobody_off(patch: Patch) -> None:
+    patch.setattr(repulsion, "_kept_by_others", lambda state, holders, waiting: ())
 
 
 @fault()
@@ -298,6 +323,20 @@ BY_CASE: list[tuple[str, Fault, Case]] = [
         "room is given away while the gang that had it still ends",
         lambda patch: patch.setattr(ending, "note", lambda turn, uid: None),
         test_ending.test_the_room_of_a_gang_that_ends_is_given_away_as_one,
+    ),
+    (
+        "room that a running pod gives back is not noticed",
+        lambda patch: patch.setattr(roster, "_is_less", lambda asked, before: False),
+        lambda: test_c31_what_a_pod_asks.test_a_gang_starts_in_the_room_that_a_pod_gives_back(
+            "muster"
+        ),
+    ),
+    (
+        "partners do not keep off each other",
+        lambda patch: patch.setattr(
+            repulsion, "_where", lambda state, pod: state.ledger.where(pod.uid) or ""
+        ),
+        lambda: test_anti_affinity.test_where_one_partner_keeps_off_another_each_has_its_nodes("A"),
     ),
     (
         "a partner that has changed is not noticed",
