@@ -105,7 +105,7 @@ docs-check: $(STAMP) ## Docs name only what is there, the reference is up to dat
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	$(BIN)/pytest -q tests/unit/docs
 
-MANIFEST_TESTS := deploy packages examples rights monitoring scripts
+MANIFEST_TESTS := deploy separate packages kind examples rights monitoring scripts
 manifests-check: $(STAMP) ## Manifests, chart, examples, rights and alerts, on a real API server
 	$(BIN)/python -m tests.e2e.controlplane.build
 	$(BIN)/pytest -q tests/unit/deploy $(MANIFEST_TESTS:%=tests/e2e/test_%.py)

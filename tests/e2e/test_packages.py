@@ -12,13 +12,14 @@ import pytest
 import yaml
 
 from tests.e2e.controlplane.client import Client, Object, Objects
+from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.versions import KUBERNETES_VERSION
 from tests.e2e.deployed import DEPLOY, MANIFEST, NAMESPACE, apply, component, moved, served
 from tests.e2e.packagers import HELM, KUBECTL, output, program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
-COMPONENTS = ("monitoring", "agent", "admission", "gate")
+COMPONENTS = ("monitoring", "agent", "admission", "gate", "certificates")
 PRODUCTION = ("monitoring", "agent", "admission")
 COMPONENT = DEPLOY / "components"
 Named = dict[tuple[str, str], Object]
@@ -81,12 +82,57 @@ def test_helm_finds_nothing_to_complain_about() -> None:
     output(HELM, "lint", "--strict", f"--kube-version={KUBERNETES_VERSION}", DEPLOY / "chart")
 
 
+@pytest.mark.parametrize("separate", [True, False])
+def test_the_notes_say_what_is_still_to_be_done(control_plane: Cluster, separate: bool) -> None:
+    # Helm shows them only where there is a cluster.
+    where = ["--dry-run=server", f"--kubeconfig={control_plane.kubeconfig}"]
+    options = ["--namespace=elsewhere", f"--set=separate.enabled={str(separate).lower()}"]
+
+    text = output(HELM, "install", "muster", DEPLOY / "chart", *where, *options)
+
+    notes = text.partition("NOTES:")[2]
+    assert "kubectl -n elsewhere rollout status deployment/muster" in notes
+    assert ("NAMESPACE=elsewhere deploy/certificates.sh" in notes) is separate
+
+
 def test_kustomize_adds_each_component_as_helm_does(tmp_path: Path) -> None:
     found = _overlay(tmp_path, f"components: {[str(COMPONENT / name) for name in COMPONENTS]}")
 
     wanted = _helm(*(f"--set={name}.enabled=true" for name in COMPONENTS))
     del found["Namespace", NAMESPACE]
     assert found == wanted
+
+
+@pytest.mark.parametrize("others", [(), COMPONENTS], ids=["alone", "with everything"])
+def test_pods_of_their_own_are_the_same_in_both(tmp_path: Path, others: tuple[str, ...]) -> None:
+    """Components that patch, and the two forms of the chart's templates."""
+    names = ("separate", *others)
+
+    found = _overlay(tmp_path, f"components: {[str(COMPONENT / name) for name in names]}")
+
+    del found["Namespace", NAMESPACE]
+    assert found == _helm(*(f"--set={name}.enabled=true" for name in names))
+    assert ("Deployment", "muster-kube-scheduler") in found
+    assert len(_containers(found)) == 1
+
+
+def test_the_overlay_of_pods_of_their_own_is_the_base_with_that_component() -> None:
+    found = _kustomized("overlays/separate")
+
+    del found["Namespace", NAMESPACE]
+    assert found == _helm("--set=separate.enabled=true")
+
+
+def test_a_text_of_the_base_that_a_patch_expects_is_looked_at(tmp_path: Path) -> None:
+    """By Kustomize, too: a patch that would hit something else makes nothing."""
+    inside = tmp_path / "deploy"
+    shutil.copytree(DEPLOY, inside)
+    deployment = inside / "base" / "deployment.yaml"
+    text = deployment.read_text()
+    deployment.write_text(text.replace("            - --authenticate-views\n", ""))
+
+    with pytest.raises(RuntimeError, match=r"follow-lease|out of bounds|args/8"):
+        output(KUBECTL, "kustomize", inside / "overlays" / "separate")
 
 
 def test_policies_of_an_older_version_are_the_same_but_for_it(tmp_path: Path) -> None:
@@ -131,8 +177,9 @@ def test_production_is_the_base_and_the_components_with_more_room() -> None:
     assert scheduler["args"] == _containers(wanted)[1]["args"]
 
 
-def test_kind_is_the_base_with_less() -> None:
-    found, wanted = _kustomized("overlays/kind"), _named(MANIFEST)
+def test_kind_is_the_base_with_less_and_all_components_that_can_be_there() -> None:
+    found = _kustomized("overlays/kind")
+    wanted = _named(MANIFEST) | _components(("agent", "admission", "gate"))
 
     changed = {key for key, item in found.items() if item != wanted[key]}
     assert found.keys() == wanted.keys()
@@ -148,7 +195,7 @@ def _containers(found: Named) -> list[Any]:
     return containers
 
 
-@pytest.mark.parametrize("overlay", ["kind", "production"])
+@pytest.mark.parametrize("overlay", ["kind", "production", "separate"])
 def test_the_api_server_accepts_what_an_overlay_makes(
     client: Client, namespace: str, overlay: str
 ) -> None:
