@@ -125,9 +125,17 @@ def scheduler(muster: MusterProcess) -> Iterator[Scheduler]:
 
 
 @pytest.fixture
-def kubelet(control_plane: Cluster, client: Client, namespace: str) -> Iterator[FakeKubelet]:
-    """Runs the pods of the test's namespace."""
-    with FakeKubelet(client, namespace=namespace, owns=_fake_nodes(control_plane, client)) as fake:
+def kubelet(
+    control_plane: Cluster, client: Client, namespace: str, request: pytest.FixtureRequest
+) -> Iterator[FakeKubelet]:
+    """Runs the pods of the test's namespace; a test may say how many GPUs it counts on a node."""
+    fake = FakeKubelet(
+        client,
+        namespace=namespace,
+        owns=_fake_nodes(control_plane, client),
+        gpus=getattr(request, "param", None),
+    )
+    with fake:
         yield fake
 
 

@@ -34,6 +34,10 @@ from tests.e2e.muster import MusterProcess
 pytestmark = pytest.mark.e2e
 
 JOB_PODS = 4
+KEPT = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
 COMPONENTS = [*component("agent"), *policies("admission"), *policies("gate")]
 
 
@@ -194,6 +198,9 @@ def test_the_example_gang_starts_with_nothing_but_the_rights_of_the_manifest(
     ]
     assert sorted(hint["rank"] for hint in hints) == list(range(JOB_PODS))
     assert len({pod["spec"]["nodeName"] for pod in bound.values()}) == JOB_PODS
+    for pod in bound.values():
+        # No autoscaler empties a node under a gang.
+        assert pod["metadata"]["annotations"].items() >= KEPT.items()
     assert len({tuple(hint["path"]) for hint in hints}) == 1, "one rack has room for all"
     for name, pod in bound.items():
         place = f"{namespace}/{name} to {pod['spec']['nodeName']}"

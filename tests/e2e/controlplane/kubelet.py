@@ -19,7 +19,8 @@ from typing import Any, Self
 import urllib3
 
 from .client import ApiError, Client, Object
-from .objects import EXIT_CODE, RUN_SECONDS
+from .given import Given
+from .objects import EXIT_CODE, GPU, RUN_SECONDS
 from .watch import Watch
 
 _RETRY_SECONDS = 0.3
@@ -41,6 +42,9 @@ class FakeKubelet:
         Seconds from binding to Running.
     owns
         Which nodes, by name.
+    gpus
+        Of each node: who comes when they are all given away is refused, as happens where two
+        schedulers fill a node. None does not count them.
     """
 
     def __init__(
@@ -50,18 +54,22 @@ class FakeKubelet:
         namespace: str | None = None,
         start_delay: float = 0.0,
         owns: Callable[[str], bool] = lambda node: True,
+        gpus: int | None = None,
     ) -> None:
         self._client = client
         self._start_delay = start_delay
         self._owns = owns
         self._lost: set[str] = set()
         self._rejects: dict[str, str] = {}
+        self._given = Given(gpus) if gpus is not None else None
         self._begun: set[tuple[str, str]] = set()
         self._addresses = itertools.count(1)
         self._timers = _Timers()
         self._watch = Watch(client, "Pod", self._see, namespace=namespace, fields="spec.nodeName!=")
         self.failures: list[str] = []
         """What the API server refused, for example a status patch of an unacceptable pod."""
+        self.refused: list[str] = []
+        """Names of pods that were not run."""
 
     def __enter__(self) -> Self:
         self._timers.start()
@@ -81,7 +89,10 @@ class FakeKubelet:
         self._rejects[node] = reason
 
     def _see(self, change: str, pod: Object) -> None:
-        if change == "DELETED" or not self._owns(pod["spec"]["nodeName"]):
+        if change == "DELETED":
+            self._give_back(pod)
+            return
+        if not self._owns(pod["spec"]["nodeName"]):
             return
         if is_overwritten(pod):
             self._timers.after(0.0, lambda: self._take("repair", pod))
@@ -105,13 +116,25 @@ class FakeKubelet:
             self._timers.after(_RETRY_SECONDS, lambda: self._take(step, pod))
 
     def _start(self, pod: Object) -> None:
-        if (reason := self._rejects.get(pod["spec"]["nodeName"])) is not None:
+        if (reason := self._refusal(pod)) is not None:
+            self.refused.append(pod["metadata"]["name"])
             rejected = {"phase": "Failed", "reason": reason, "message": "rejected by a test"}
             self._post(pod, rejected | {"conditions": [condition("PodScheduled", True)]})
             return
         number = next(self._addresses)
         address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         self._post(pod, running_status(pod, address))
+
+    def _refusal(self, pod: Object) -> str | None:
+        if (reason := self._rejects.get(pod["spec"]["nodeName"])) is not None:
+            return reason
+        if self._given is not None and not self._given.take(pod):
+            return f"OutOf{GPU}"
+        return None
+
+    def _give_back(self, pod: Object) -> None:
+        if self._given is not None:
+            self._given.give_back(pod)
 
     def _repair(self, pod: Object) -> None:
         """Say again that it is scheduled: a kubelet's next sync mends what others overwrote."""
@@ -120,6 +143,7 @@ class FakeKubelet:
     def _finish(self, pod: Object) -> None:
         code = int((pod["metadata"].get("annotations") or {}).get(EXIT_CODE, "0"))
         self._post(pod, ended_status(pod, code))
+        self._give_back(pod)
 
     def _remove(self, pod: Object) -> None:
         """End the containers, tell so, and let the API server forget the pod."""
