@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ import pytest
 import yaml
 
 import scheduler
+from tests.e2e.controlplane.versions import KUBERNETES_VERSION, KUBERNETES_VERSIONS
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -63,6 +66,53 @@ def test_every_job_ends_by_itself() -> None:
     for workflow in WORKFLOWS:
         for name, job in yaml.safe_load(workflow.read_text())["jobs"].items():
             assert job["timeout-minutes"] <= 60, f"{workflow.name}: {name}"
+
+
+def _matrix(workflow: str, key: str) -> list[str]:
+    jobs = yaml.safe_load((ROOT / f".github/workflows/{workflow}.yml").read_text())["jobs"]
+    (found,) = [job["strategy"]["matrix"][key] for job in jobs.values()]
+    return [str(item) for item in found]
+
+
+def test_the_newest_minors_are_tried_on_kind_and_the_others_from_their_modules() -> None:
+    assert _matrix("kind", "kubernetes") == list(KUBERNETES_VERSIONS[-3:])
+    # On the newest one, every test runs with every change.
+    assert _matrix("versions", "kubernetes") == list(KUBERNETES_VERSIONS[:-1])
+    assert KUBERNETES_VERSIONS[-1] == KUBERNETES_VERSION
+
+
+def test_every_image_is_built_where_it_changes_and_released() -> None:
+    images = {file.name.partition(".")[0] for file in (ROOT / "deploy/docker").glob("*.Dockerfile")}
+    jobs = yaml.safe_load((ROOT / ".github/workflows/images.yml").read_text())["jobs"]
+    built = {entry["image"] for entry in jobs["build"]["strategy"]["matrix"]["include"]}
+    release = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+
+    assert built == images
+    assert set(release["images"]["strategy"]["matrix"]["image"]) == images
+
+
+def test_what_is_released_names_the_image_that_was_pushed(tmp_path: Path) -> None:
+    release = ROOT / ".github/workflows/release.yml"
+    (step,) = [step for step in _steps(release) if "name the image" in step.get("name", "")]
+    (push,) = [step for step in _steps(release) if step.get("id") == "push"]
+    shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
+    variables = {"IMAGE": "ghcr.io/someone/muster-scheduler", "GITHUB_REF_NAME": "v9.8.7"}
+
+    subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", step["run"]],
+        cwd=tmp_path,
+        env=os.environ | variables,
+        check=True,
+    )
+
+    manifest = (tmp_path / "deploy/muster.yaml").read_text()
+    values = yaml.safe_load((tmp_path / "deploy/chart/values.yaml").read_text())
+    pushed = "ghcr.io/someone/muster-scheduler:v9.8.7"
+    assert re.findall(r"image: (\S*muster\S*)", manifest) == [pushed]
+    assert "{repository}:{tag}".format(**values["image"]) == pushed
+    assert values["kubeScheduler"]["image"]["tag"] == KUBERNETES_VERSION
+    stated = push["with"]["tags"].replace("${{ github.repository }}", "someone/muster")
+    assert stated.startswith("ghcr.io/someone/muster-${{ matrix.image }}:")
 
 
 def test_the_changelog_begins_with_what_is_not_released_and_goes_back_from_this_version() -> None:
