@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +22,7 @@ from trainer import command_line, first_pod, ports
 from trainer.errors import PreflightError, RendezvousError, SettingsError, WorldError
 from trainer.facts import Machine
 from trainer.health import METRICS_DIR, Health
+from trainer.held_store import held_store
 from trainer.interruption import EXIT_CODE, leave_on_sigterm_until_workers_run
 from trainer.plan import Plan, plan_here, surroundings
 from trainer.settings import PreflightSettings, environment
@@ -29,8 +30,8 @@ from trainer.settings import PreflightSettings, environment
 log = logging.getLogger("muster.launch")
 
 LINGER = 0.5
-"""Seconds that a launcher stays after a success. One of them serves the store at which all meet
-once more before they leave, and torchrun prints a traceback in those it deserts too early."""
+"""Seconds that a launcher stays after a success, so that the store which one of them
+[holds](held_store.py) is there until the last has looked whether all are done."""
 
 PREFLIGHT_OFFSET = 2
 """The checks meet above torchrun's port: a store that closes and one that opens on the same port
@@ -40,8 +41,16 @@ PORT_SECONDS = 300
 """How long the other pods wait for the first to say which port it took."""
 
 
-def launch(args: Sequence[str]) -> int:
+def linger() -> None:
+    """What a launcher of several does after a success; see LINGER."""
+    time.sleep(LINGER)
+
+
+def launch(args: Sequence[str], before_leaving: Callable[[], object] = linger) -> int:
     """Run torchrun with these arguments in this process, and return the exit code.
+
+    ``before_leaving`` is called after a success of several pods, and keeps this one there until the
+    others need it no more.
 
     143 if SIGTERM ended it, else the exit code of the first worker that failed (128 + n for
     signal n). Changes this process's environment. Raises TrainerError, RendezvousError where the
@@ -65,7 +74,7 @@ def launch(args: Sequence[str]) -> int:
             command_line.prepare(options, chosen.world)
             if decision is not None:
                 command_line.renumber(options, chosen.world.node_rank or 0, decision)
-            return _run(options)
+            return _run(options, before_leaving)
 
 
 def _announce(chosen: Plan) -> None:
@@ -141,7 +150,7 @@ def _apply(variables: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace, before_leaving: Callable[[], object]) -> int:
     from torch.distributed import DistError
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
@@ -149,7 +158,10 @@ def _run(options: argparse.Namespace) -> int:
     from torch.distributed.run import run
 
     try:
-        record(run)(options)
+        with held_store(options):
+            record(run)(options)
+            if options.nnodes not in ("1", "1:1"):
+                before_leaving()
     except SignalException as error:
         log.warning("ended by %s", error.sigval.name)
         return 128 + int(error.sigval)
@@ -160,8 +172,6 @@ def _run(options: argparse.Namespace) -> int:
             f"this pod lost the others, or never met them: {_first_line(error)}; the pod that "
             "serves the rendezvous may be gone"
         ) from error
-    if options.nnodes not in ("1", "1:1"):
-        time.sleep(LINGER)
     return 0
 
 

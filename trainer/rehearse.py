@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkContext, ForkProcess
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from trainer import command_line, hints, ports
@@ -49,8 +50,9 @@ def rehearse(hint_file: Path, args: Sequence[str]) -> int:
     _preload()
     port = ports.any_free(OFFSET)
     context = multiprocessing.get_context("fork")
+    together = context.Barrier(len(texts))
     pods = [
-        _start(context, _variables(text, number, len(texts), port), args)
+        _start(context, _variables(text, number, len(texts), port), args, together)
         for number, text in enumerate(texts)
     ]
     with _forwarding_sigterm(pods) as stopped:
@@ -109,8 +111,10 @@ def _variables(text: str | None, number: int, pods: int, port: int) -> dict[str,
     }
 
 
-def _start(context: ForkContext, variables: dict[str, str], args: Sequence[str]) -> ForkProcess:
-    process = context.Process(target=_pod, args=(variables, args))
+def _start(
+    context: ForkContext, variables: dict[str, str], args: Sequence[str], together: Barrier
+) -> ForkProcess:
+    process = context.Process(target=_pod, args=(variables, args, together))
     with warnings.catch_warnings():
         # From Python 3.12 on, forking with threads about is warned of: numpy's idle BLAS pool
         # is one, and it knows how to live through a fork.
@@ -119,10 +123,12 @@ def _start(context: ForkContext, variables: dict[str, str], args: Sequence[str])
     return process
 
 
-def _pod(variables: dict[str, str], args: Sequence[str]) -> None:
+def _pod(variables: dict[str, str], args: Sequence[str], together: Barrier) -> None:
+    """One launcher. Having succeeded, all leave together: one of them serves the others' store. If
+    another one fails, SIGTERM ends this one while it waits."""
     warnings.simplefilter("ignore", DeprecationWarning)
     os.environ.update(variables)
-    sys.exit(launch(args))
+    sys.exit(launch(args, before_leaving=together.wait))
 
 
 def _supervise(pods: Sequence[ForkProcess]) -> int:
