@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 from scheduler.commands.demo import waited
 
 DEADLINE_S = 200
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def command(*options: str) -> list[str]:
@@ -83,6 +85,22 @@ def test_two_runs_with_the_same_seed_print_the_same(tmp_path: Path) -> None:
     assert "train" not in result
     assert (tmp_path / "a.svg").read_text() == (tmp_path / "b.svg").read_text()
     ElementTree.parse(tmp_path / "a.svg")
+
+
+def test_the_whole_day_starts_and_looks_as_the_readme_shows_it(tmp_path: Path) -> None:
+    """Which gang is where may change with every release; what the picture tells may not."""
+    done = run(tmp_path / "demo.svg", "--no-train")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert (result["started"], result["partial"]) == (result["gangs"], 0)
+    drawn, shown = (told((folder / "demo.svg").read_text()) for folder in (tmp_path, ROOT / "docs"))
+    assert drawn == shown, "write it anew: muster demo --no-train --out docs/demo.svg"
+
+
+def told(picture: str) -> tuple[str, list[str]]:
+    """Its title without its figures, and the node of each GPU."""
+    title = re.findall(r">(The busiest moment, .*?)<", picture)
+    return re.sub(r"\d+", "N", *title), re.findall(r"<title>(n\d+): ", picture)
 
 
 def test_a_placed_gang_of_four_trains_in_topology_order(tmp_path: Path) -> None:
