@@ -107,11 +107,13 @@ def main() -> None:
     bench.now = LONG_S
     bench.timed(Tick())
     later = [bench.timed(PodSeen(member("forming", index, 1000))) for index in range(500)]
+    late_ticks = [bench.timed(Tick()) for _ in range(1000)]
     rows = [
         row("pod", pods),
         row("node_comes_free", gained),
         row("tick", ticks),
         row("pod_after_an_hour", later),
+        row("tick_after_an_hour", late_ticks),
         *all_unlike(),
         replayed(),
     ]
