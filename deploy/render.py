@@ -75,6 +75,7 @@ SCHEDULER_IMAGE = (
     'image: "{{ .Values.kubeScheduler.image.repository }}:{{ .Values.kubeScheduler.image.tag }}"',
 )
 IMAGE = 'image: "{{ .Values.image.repository }}:{{ .Values.image.tag }}"'
+AGENT_IMAGE = 'image: "{{ .Values.agent.image.repository }}:{{ .Values.agent.image.tag }}"'
 POLICIES = ("components/admission/scheduler-name.yaml", "components/gate/scheduling-gate.yaml")
 POLICY = "apiVersion: {}\nkind: MutatingAdmissionPolicy{}\n"
 POLICY_VERSION = "admissionregistration.k8s.io/v1"
@@ -130,7 +131,7 @@ VALUES = (
     Value(BASE_DEPLOYMENT, *REPLICAS, patched=False),
     Value(SEPARATE, *REPLICAS),
     Value(BASE_DEPLOYMENT, "image: muster-scheduler:0.1.0", IMAGE),
-    Value("components/agent/daemonset.yaml", "image: muster-scheduler:0.1.0", IMAGE),
+    Value("components/agent/daemonset.yaml", "image: muster-agent:0.1.0", AGENT_IMAGE),
     *(
         Value(source, *text)
         for source in (BASE_DEPLOYMENT, SEPARATE)

@@ -4,8 +4,7 @@
 # one that it was made from: --build-arg PYTHON=python:3.13-slim@sha256:…
 ARG PYTHON=python:3.13-slim
 FROM ${PYTHON} AS packages
-# --build-arg LOCK=otel adds what traces need (docs/observability.md): 9 MB more. LOCK=agent adds
-# what `muster agent` asks NVML and the kubelet's socket with (docs/agent.md): 20 MB more.
+# --build-arg LOCK=otel adds what traces need (docs/observability.md): 9 MB more.
 ARG LOCK=scheduler
 COPY locks/${LOCK}.txt /tmp/lock.txt
 # What is removed is never imported, and was a quarter of all: 197 MB became 144.

@@ -22,7 +22,8 @@ set -euo pipefail
 CLUSTER=${CLUSTER:-muster}
 WORKERS=${WORKERS:-4}
 GPUS=${GPUS:-8}
-IMAGE=muster-scheduler:0.1.0
+IMAGES=(scheduler agent)
+VERSION=0.1.0
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 SCRATCH=$(mktemp -d)
 trap 'rm -rf "$SCRATCH"' EXIT
@@ -98,10 +99,14 @@ add_gpus() {
   done
 }
 
-load_image() {
-  say "image $IMAGE"
-  docker build --file "$ROOT/deploy/docker/scheduler.Dockerfile" --tag "$IMAGE" "$ROOT"
-  kind load docker-image "$IMAGE" --name "$CLUSTER"
+load_images() {
+  local name image
+  for name in "${IMAGES[@]}"; do
+    image=muster-$name:$VERSION
+    say "image $image"
+    docker build --file "$ROOT/deploy/docker/$name.Dockerfile" --tag "$image" "$ROOT"
+    kind load docker-image "$image" --name "$CLUSTER"
+  done
 }
 
 # The kube-scheduler beside Muster must not be newer than the API server.
@@ -228,7 +233,7 @@ check_tools
 choose_examples
 make_cluster
 add_gpus
-load_image
+load_images
 install_muster
 run_examples
 run_benchmark

@@ -81,7 +81,7 @@ def read_pod_resources(
     if found is None:
         return NotThere(
             f"{socket} cannot be asked without the packages grpcio and protobuf; install "
-            "muster-scheduler[agent], or build the image with LOCK=agent"
+            "muster-scheduler[agent], or take the agent's own image"
         )
     answer = _answer(found, socket, limit_s)
     if isinstance(answer, Failed):

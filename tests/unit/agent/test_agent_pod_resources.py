@@ -227,7 +227,7 @@ def test_without_its_packages_it_says_how_to_get_them(kubelet: Kubelet, tmp_path
     found = read_holders(tmp_path, Source.POD_RESOURCES, lambda: None)
 
     assert isinstance(found, NotThere)
-    assert "install muster-scheduler[agent], or build the image with LOCK=agent" in found.reason
+    assert "install muster-scheduler[agent], or take the agent's own image" in found.reason
 
 
 def test_of_a_file_that_is_there_it_is_told_why_it_cannot_be_read(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import re
 
 import pytest
 import typer
-from deploy_objects import DEPLOY, Object, installed, kustomized, option
+from deploy_objects import DEPLOY, Object, kustomized, option
 
-from scheduler import cli
+from scheduler import __version__, cli
 from scheduler.agent import Source
 from scheduler.agent.checkpoint import FILE
 from scheduler.agent.pod_resources import SOCKET
@@ -39,12 +39,7 @@ def test_the_command_knows_every_argument() -> None:
     names = {name for parameter in known for name in parameter.opts}
 
     assert {argument.partition("=")[0] for argument in arguments} <= names
-    assert _container()["image"] == _containers_of_muster()[0]
-
-
-def _containers_of_muster() -> list[str]:
-    (deployment,) = [item for item in installed() if item["kind"] == "Deployment"]
-    return [item["image"] for item in deployment["spec"]["template"]["spec"]["containers"]]
+    assert _container()["image"] == f"muster-agent:{__version__}"
 
 
 def test_it_is_told_the_name_of_its_node() -> None:

@@ -84,6 +84,8 @@ def test_another_namespace_is_meant_everywhere() -> None:
         ("settings", 'start = "nominate"\n', "ConfigMap"),
         ("networkPolicy.from", [{"podSelector": {}}], "NetworkPolicy"),
         ("agent.nodeSelector", {"example.com/gpu": "yes"}, "DaemonSet"),
+        ("agent.image.repository", "example.com/a", "DaemonSet"),
+        ("agent.image.tag", "8.8.8", "DaemonSet"),
         ("policies.apiVersion", "example.com/v0", "MutatingAdmissionPolicy"),
         ("policies.apiVersion", "example.com/v0", "MutatingAdmissionPolicyBinding"),
     ],
@@ -133,6 +135,7 @@ def test_the_chart_is_of_this_version() -> None:
     said = default_values()
 
     assert chart["version"] == chart["appVersion"] == said["image"]["tag"] == __version__
+    assert said["agent"]["image"]["tag"] == __version__
     assert said["kubeScheduler"]["image"]["tag"] == KUBERNETES_VERSION
     images = {image for image in values(installed(), "image") if isinstance(image, str)}
     assert f"{said['image']['repository']}:{said['image']['tag']}" in images

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from deploy_objects import DEPLOY, ROOT
+from deploy_objects import DEPLOY, ROOT, installed, kustomized, values
+
+from scheduler import __version__
 
 DOCKERFILES = sorted((DEPLOY / "docker").glob("*.Dockerfile"))
+AGENT, SCHEDULER, _ = DOCKERFILES
 
 
 def _instructions(path: Path) -> list[tuple[str, str]]:
@@ -37,11 +41,15 @@ def _locks(path: Path, source: str) -> list[str]:
     if "${LOCK}" not in source:
         return [""]
     (stated,) = [rest for name, rest in _instructions(path) if rest.startswith("LOCK=")]
-    return [stated.removeprefix("LOCK="), "agent", "otel"]
+    return [stated.removeprefix("LOCK="), "otel"]
 
 
-def test_there_is_an_image_for_the_scheduler_and_one_for_the_trainer() -> None:
-    assert [path.name for path in DOCKERFILES] == ["scheduler.Dockerfile", "trainer.Dockerfile"]
+def test_there_are_images_for_the_scheduler_the_agent_and_the_trainer() -> None:
+    assert [path.name.partition(".")[0] for path in DOCKERFILES] == [
+        "agent",
+        "scheduler",
+        "trainer",
+    ]
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
@@ -78,7 +86,7 @@ def test_traces_are_no_part_of_the_image_unless_asked_for() -> None:
     assert not any("torch" in name or "grpc" in name for name in extra)
 
 
-def test_grpc_is_no_part_of_the_image_unless_the_agent_is_to_ask_the_kubelet() -> None:
+def test_what_asks_kubelets_and_drivers_is_in_the_agents_image_alone() -> None:
     extra = _pinned("locks/agent.txt").keys() - _pinned("locks/scheduler.txt").keys()
 
     assert extra == {"grpcio", "nvidia-ml-py", "protobuf"}
@@ -125,7 +133,7 @@ print(len(names))
 
 
 def test_the_scheduler_needs_nothing_that_its_image_leaves_out() -> None:
-    (install,) = [rest for _, rest in _instructions(DOCKERFILES[0]) if "pip install" in rest]
+    (install,) = [rest for _, rest in _instructions(SCHEDULER) if "pip install" in rest]
     assert "rm -rf /packages/kubernetes/aio /packages/kubernetes/e2e_test" in install
     assert "-name tests -prune" in install
 
@@ -134,3 +142,40 @@ def test_the_scheduler_needs_nothing_that_its_image_leaves_out() -> None:
 
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 100
+
+
+_AGENT = """
+import sys
+
+class LeftOut:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith(tuple(sys.argv[1].split())) or ".tests" in name:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, LeftOut())
+from scheduler import cli
+from scheduler.cluster import Transport, load
+import scheduler.agent.loop, scheduler.agent.nvml, scheduler.agent.pod_resources
+sys.argv[1:] = ["agent", "--once", "--print"]
+cli.main()
+"""
+
+
+def test_the_agent_needs_nothing_that_its_image_leaves_out() -> None:
+    (install,) = [rest for _, rest in _instructions(AGENT) if "pip install" in rest]
+    (removed,) = re.findall(r"cd /packages && rm -rf (.*?) &&", install)
+    names = removed.replace("/", ".")
+    assert {"kubernetes.aio", "fastapi", "networkx", "uvloop"} <= set(names.split())
+
+    command = [sys.executable, "-c", _AGENT, names]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+    assert "Traceback" not in done.stderr
+    assert isinstance(json.loads(done.stdout), dict)
+
+
+def test_every_image_that_is_installed_is_one_of_these() -> None:
+    parts = [kustomized(DEPLOY / "components" / "agent"), installed()]
+    named = {image for image in values(parts, "image") if str(image).startswith("muster-")}
+
+    assert named <= {f"muster-{path.name.partition('.')[0]}:{__version__}" for path in DOCKERFILES}

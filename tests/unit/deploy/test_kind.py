@@ -78,6 +78,8 @@ def test_it_makes_a_cluster_brings_the_image_installs_and_tries_it(tools: dict[s
         "patch node/muster-worker2 --subresource=status",
         f"docker build --file {ROOT}/deploy/docker/scheduler.Dockerfile",
         "kind load docker-image muster-scheduler:0.1.0",
+        f"docker build --file {ROOT}/deploy/docker/agent.Dockerfile",
+        "kind load docker-image muster-agent:0.1.0",
         f"kustomize {ROOT}/deploy/overlays/kind",
         "rollout status deployment/muster",
         "rollout status daemonset/muster-agent",

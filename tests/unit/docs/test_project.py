@@ -91,12 +91,12 @@ def test_every_image_is_built_where_it_changes_and_released() -> None:
     assert set(release["images"]["strategy"]["matrix"]["image"]) == images
 
 
-def test_what_is_released_names_the_image_that_was_pushed(tmp_path: Path) -> None:
+def test_what_is_released_names_the_images_that_were_pushed(tmp_path: Path) -> None:
     release = ROOT / ".github/workflows/release.yml"
-    (step,) = [step for step in _steps(release) if "name the image" in step.get("name", "")]
+    (step,) = [step for step in _steps(release) if "name the images" in step.get("name", "")]
     (push,) = [step for step in _steps(release) if step.get("id") == "push"]
     shutil.copytree(ROOT / "deploy", tmp_path / "deploy")
-    variables = {"IMAGE": "ghcr.io/someone/muster-scheduler", "GITHUB_REF_NAME": "v9.8.7"}
+    variables = {"IMAGES": "ghcr.io/someone/muster", "GITHUB_REF_NAME": "v9.8.7"}
 
     subprocess.run(
         ["bash", "-euo", "pipefail", "-c", step["run"]],
@@ -107,9 +107,10 @@ def test_what_is_released_names_the_image_that_was_pushed(tmp_path: Path) -> Non
 
     manifest = (tmp_path / "deploy/muster.yaml").read_text()
     values = yaml.safe_load((tmp_path / "deploy/chart/values.yaml").read_text())
-    pushed = "ghcr.io/someone/muster-scheduler:v9.8.7"
-    assert re.findall(r"image: (\S*muster\S*)", manifest) == [pushed]
-    assert "{repository}:{tag}".format(**values["image"]) == pushed
+    pushed = "ghcr.io/someone/muster-{}:v9.8.7"
+    assert re.findall(r"image: (\S*muster\S*)", manifest) == [pushed.format("scheduler")]
+    for name, image in (("scheduler", values["image"]), ("agent", values["agent"]["image"])):
+        assert "{repository}:{tag}".format(**image) == pushed.format(name)
     assert values["kubeScheduler"]["image"]["tag"] == KUBERNETES_VERSION
     stated = push["with"]["tags"].replace("${{ github.repository }}", "someone/muster")
     assert stated.startswith("ghcr.io/someone/muster-${{ matrix.image }}:")
