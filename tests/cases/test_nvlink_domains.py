@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from unit.dialects import controller_pods as made
 
 from .story import Story
@@ -133,7 +134,8 @@ def test_slices_are_counted_from_the_first_pod_that_states_them() -> None:
     assert story.ranks("t/mnist")["t/mnist-master-0"] == 0, "the master is in none of them"
 
 
-def test_a_worker_comes_back_to_its_own_slice_past_the_master() -> None:
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_worker_comes_back_to_its_own_slice_past_the_master(*, lost: bool) -> None:
     story = Story(grace_s=0)
     racks_of_two(story, "r1", "r2")
     for rack in ("r1", "r2"):
@@ -145,6 +147,9 @@ def test_a_worker_comes_back_to_its_own_slice_past_the_master() -> None:
 
     story.pod("x/late", gpu=8, node=story.placed["t/mnist-worker-1"], scheduler="other")
     story.delete("t/mnist-worker-1")
+    if lost:
+        story.pod("x/later", gpu=8, node="r1n2", scheduler="other")
+        story.delete("t/mnist-master-0")
     story.delete("x/full")
     training(story, 4, 1, master=False)
     assert "t/mnist-worker-1" not in story.placed, "there is room beside the other slice only"
