@@ -38,9 +38,9 @@ class Hint:
     role: str | None
     node: str
     levels: tuple[str, ...]
-    """Label keys of the topology, broadest first."""
+    """Label keys of the topology, broadest first; none where the hint had no room for them."""
     path: tuple[str | None, ...]
-    """The node's value for each level; None where the node has no such label."""
+    """The node's value for each level; None where the node has no such label. May be empty too."""
     clique: str | None
     """NVLink domain."""
     gpus: tuple[int, ...] | None
@@ -204,7 +204,7 @@ def _path(raw: dict[str, Any], levels: tuple[str, ...]) -> tuple[str | None, ...
     value = _required(raw, "path")
     if not isinstance(value, list) or not all(v is None or isinstance(v, str) for v in value):
         raise _wrong("path", "a list of strings and nulls", value)
-    if len(value) != len(levels):
+    if levels and len(value) != len(levels):
         raise _wrong("path", f"one entry for each of the {len(levels)} levels", value)
     # An empty label value puts a node in no domain, just as a missing label does.
     return tuple(entry or None for entry in value)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trainer_worlds import hint
 
+from scheduler.core.hints import text
 from trainer.errors import HintError
 from trainer.hints import Hint, find, parse
 from trainer.settings import HintSource
@@ -45,6 +46,28 @@ def test_what_may_be_left_out_is_left_out() -> None:
     found = parse(json.dumps(raw))
     assert found.min == found.size
     assert (found.role, found.clique, found.gpus, found.spot) == (None, None, None, False)
+
+
+def test_a_hint_from_which_the_scheduler_left_something_out_is_read() -> None:
+    """It writes 4 KB at most, and label keys may be long."""
+    keys = [f"example.com/{'x' * 60}-{at}" for at in range(60)]
+    values = [f"{'v' * 60}-{at}" for at in range(60)]
+    whole = hint(3, "n12") | {"levels": keys[:5], "path": values[:5], "nics": ["mlx5_0"] * 300}
+
+    without = [
+        json.loads(text(whole)),
+        json.loads(text(whole | {"levels": keys[:45], "path": values[:45]})),
+        json.loads(text(whole | {"levels": keys, "path": values})),
+    ]
+
+    assert [(raw["levels"] != [], raw["path"] != []) for raw in without] == [
+        (True, True),
+        (False, True),
+        (False, False),
+    ]
+    for raw in without:
+        found = parse(json.dumps(raw))
+        assert (found.rank, found.size, found.path) == (3, 4, tuple(raw["path"]))
 
 
 def test_a_higher_version_is_refused_with_what_to_do() -> None:

@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import agent_tables as tables
 import pytest
 from agent_api import NodeApi
+from agent_kubelet import Kubelet, devices, listed, pod
 from agent_nodes import Root, held
 from agent_tables import Shown
 
@@ -89,6 +92,33 @@ def test_printing_needs_no_cluster(place: Place) -> None:
         },
         IN_USE_KEY: {"v": 1, "in_use": {"uid-a": [1]}},
     }
+
+
+def test_printing_what_the_kubelets_socket_says(place: Place) -> None:
+    with TemporaryDirectory(dir="/tmp") as short:
+        place.root = Root(Path(short))
+        place.smi()
+        one = pod("a-0", devices("nvidia.com/gpu", "1"))
+        kubelet = Kubelet(place.root.folder, lambda: listed(one))
+
+        status, out, err = place.ended("--print", "--in-use-from", "pod-resources")
+        kubelet.close()
+
+    assert status == 0, err
+    in_use = json.loads(out)[IN_USE_KEY]
+    assert (in_use["in_use"], in_use["by_name"]) == ({}, {"t/a-0": [1]})
+    assert abs(in_use["at"] - time.time()) < PATIENCE_S
+
+
+def test_a_socket_that_was_asked_for_and_is_not_mounted_is_a_failure(place: Place) -> None:
+    place.smi()
+
+    status, out, err = place.ended("--print", "--in-use-from", "pod-resources")
+
+    assert status == 1
+    assert list(json.loads(out)) == [TOPOLOGY_KEY]
+    assert "GPUs in use are not published: there is no" in err
+    assert "mount the node's /var/lib/kubelet/pod-resources below --root" in err
 
 
 def test_printing_on_a_machine_without_gpus(place: Place, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from agent_kubelet import Kubelet, devices, field, listed, listening, pod
@@ -29,8 +30,15 @@ READING = Reading(
 
 
 @pytest.fixture
-def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
-    found = Kubelet(tmp_path)
+def root() -> Iterator[Path]:
+    """A short path: those of sockets have 107 characters at most."""
+    with TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def kubelet(root: Path) -> Iterator[Kubelet]:
+    found = Kubelet(root)
     yield found
     found.close()
 
@@ -43,7 +51,7 @@ def says(kubelet: Kubelet, *pods: bytes) -> None:
 
 
 def test_a_pod_is_known_by_its_name_with_all_that_its_containers_have(
-    kubelet: Kubelet, tmp_path: Path
+    kubelet: Kubelet, root: Path
 ) -> None:
     says(
         kubelet,
@@ -52,7 +60,7 @@ def test_a_pod_is_known_by_its_name_with_all_that_its_containers_have(
         pod("a-1", devices(GPU, "GPU-c"), namespace="other"),
     )
 
-    assert read_pod_resources(tmp_path) == [
+    assert read_pod_resources(root) == [
         Held("t/a-0", GPU, ("GPU-a", "GPU-b")),
         Held("t/a-0", "rdma/hca", ("7",)),
         Held("other/a-1", GPU, ("GPU-c",)),
@@ -60,7 +68,7 @@ def test_a_pod_is_known_by_its_name_with_all_that_its_containers_have(
     assert kubelet.asked == [b""], "once, with a request that has no field"
 
 
-def test_of_two_pods_of_one_name_nothing_is_told(kubelet: Kubelet, tmp_path: Path) -> None:
+def test_of_two_pods_of_one_name_nothing_is_told(kubelet: Kubelet, root: Path) -> None:
     """One was deleted by force and still runs, while the next of its StatefulSet starts."""
     says(
         kubelet,
@@ -69,17 +77,15 @@ def test_of_two_pods_of_one_name_nothing_is_told(kubelet: Kubelet, tmp_path: Pat
         pod("a-0", devices(GPU, "GPU-b")),
     )
 
-    assert read_pod_resources(tmp_path) == [Held("t/a-1", GPU, ("GPU-c",))]
+    assert read_pod_resources(root) == [Held("t/a-1", GPU, ("GPU-c",))]
 
 
 @pytest.mark.parametrize("name", ["", "A", "a/b", "a b", "a\n", "-a", "a" * 254])
-def test_what_is_no_name_of_a_pod_is_passed_over(
-    kubelet: Kubelet, tmp_path: Path, name: str
-) -> None:
+def test_what_is_no_name_of_a_pod_is_passed_over(kubelet: Kubelet, root: Path, name: str) -> None:
     given = devices(GPU, "GPU-a")
     says(kubelet, pod(name, given), pod("a", given, namespace=name), pod("b", given))
 
-    assert read_pod_resources(tmp_path) == [Held("t/b", GPU, ("GPU-a",))]
+    assert read_pod_resources(root) == [Held("t/b", GPU, ("GPU-a",))]
 
 
 ANSWERS = {
@@ -92,21 +98,21 @@ ANSWERS = {
 
 @pytest.mark.parametrize(("answer", "reason"), ANSWERS.values(), ids=list(ANSWERS))
 def test_an_answer_that_cannot_be_used_is_told(
-    kubelet: Kubelet, tmp_path: Path, answer: bytes, reason: str
+    kubelet: Kubelet, root: Path, answer: bytes, reason: str
 ) -> None:
     kubelet.answer = lambda: answer
 
-    found = read_pod_resources(tmp_path)
+    found = read_pod_resources(root)
 
     assert isinstance(found, Failed)
     assert reason in found.reason
     assert len(found.reason) < 1000
 
 
-def test_of_many_pods_all_are_read(kubelet: Kubelet, tmp_path: Path) -> None:
+def test_of_many_pods_all_are_read(kubelet: Kubelet, root: Path) -> None:
     says(kubelet, *[pod(f"a-{at}", devices(GPU, "GPU-a")) for at in range(1000)])
 
-    found = read_pod_resources(tmp_path)
+    found = read_pod_resources(root)
 
     assert isinstance(found, list)
     assert len(found) == 1000
@@ -122,20 +128,20 @@ CROWDS = {
 
 @pytest.mark.parametrize("answer", CROWDS.values(), ids=list(CROWDS))
 def test_an_answer_of_more_than_any_node_has_is_refused(
-    kubelet: Kubelet, tmp_path: Path, answer: bytes
+    kubelet: Kubelet, root: Path, answer: bytes
 ) -> None:
     kubelet.answer = lambda: answer
 
-    found = read_pod_resources(tmp_path)
+    found = read_pod_resources(root)
 
     assert isinstance(found, Failed)
     assert f"lists more than {MOST} pods or devices" in found.reason
 
 
-def test_an_answer_that_is_packed_is_not_unpacked(tmp_path: Path) -> None:
+def test_an_answer_that_is_packed_is_not_unpacked(root: Path) -> None:
     """16 MiB fit into 16 KiB."""
-    kubelet = Kubelet(tmp_path, lambda: b"\x00" * 4 * LONGEST, packed=True)
-    found = read_pod_resources(tmp_path)
+    kubelet = Kubelet(root, lambda: b"\x00" * 4 * LONGEST, packed=True)
+    found = read_pod_resources(root)
     kubelet.close()
 
     assert isinstance(found, Failed)
@@ -143,7 +149,7 @@ def test_an_answer_that_is_packed_is_not_unpacked(tmp_path: Path) -> None:
     assert "gzip" in found.reason
 
 
-def test_a_kubelet_that_does_not_answer_is_not_waited_for(kubelet: Kubelet, tmp_path: Path) -> None:
+def test_a_kubelet_that_does_not_answer_is_not_waited_for(kubelet: Kubelet, root: Path) -> None:
     over = threading.Event()
 
     def late() -> bytes:
@@ -151,16 +157,16 @@ def test_a_kubelet_that_does_not_answer_is_not_waited_for(kubelet: Kubelet, tmp_
         return b""
 
     kubelet.answer = late
-    found = read_pod_resources(tmp_path, limit_s=0.2)
+    found = read_pod_resources(root, limit_s=0.2)
     over.set()
 
     assert isinstance(found, Failed)
     assert "gives no list of pods: DEADLINE_EXCEEDED" in found.reason
 
 
-def test_a_kubelet_of_another_version_of_the_api_is_told(tmp_path: Path) -> None:
-    kubelet = Kubelet(tmp_path, method="/v1alpha1.PodResourcesLister/List")
-    found = read_pod_resources(tmp_path)
+def test_a_kubelet_of_another_version_of_the_api_is_told(root: Path) -> None:
+    kubelet = Kubelet(root, method="/v1alpha1.PodResourcesLister/List")
+    found = read_pod_resources(root)
     kubelet.close()
 
     assert isinstance(found, Failed)
@@ -168,18 +174,18 @@ def test_a_kubelet_of_another_version_of_the_api_is_told(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("words", [[], [b"HTTP/1.1 400 Bad Request\r\n\r\n"]], ids=["mute", "http"])
-def test_somebody_else_at_the_socket_is_told(tmp_path: Path, words: list[bytes]) -> None:
-    with listening(tmp_path, words):
-        found = read_pod_resources(tmp_path, limit_s=1.0)
+def test_somebody_else_at_the_socket_is_told(root: Path, words: list[bytes]) -> None:
+    with listening(root, words):
+        found = read_pod_resources(root, limit_s=1.0)
 
     assert isinstance(found, Failed)
     assert "gives no list of pods" in found.reason
 
 
-def test_a_socket_that_nobody_listens_at_is_told(tmp_path: Path) -> None:
+def test_a_socket_that_nobody_listens_at_is_told(root: Path) -> None:
     """The kubelet has ended, and left it behind."""
-    Root(tmp_path).write("var/lib/kubelet/pod-resources/kubelet.sock", "")
-    found = read_pod_resources(tmp_path)
+    Root(root).write("var/lib/kubelet/pod-resources/kubelet.sock", "")
+    found = read_pod_resources(root)
 
     assert isinstance(found, Failed)
     assert "UNAVAILABLE" in found.reason
@@ -189,20 +195,20 @@ def test_a_socket_that_nobody_listens_at_is_told(tmp_path: Path) -> None:
 
 
 def test_by_itself_the_agent_asks_the_socket_only_where_there_is_no_file(
-    kubelet: Kubelet, tmp_path: Path
+    kubelet: Kubelet, root: Path
 ) -> None:
     says(kubelet, pod("a-0", devices(GPU, "GPU-a")))
     by_name = Holders([Held("t/a-0", GPU, ("GPU-a",))], named=True)
 
-    assert read_holders(tmp_path, Source.AUTO) == by_name
+    assert read_holders(root, Source.AUTO) == by_name
 
-    Root(tmp_path).write(CHECKPOINT, "{")
-    assert read_holders(tmp_path, Source.AUTO) == by_name, "a file of a shape that nobody knows"
+    Root(root).write(CHECKPOINT, "{")
+    assert read_holders(root, Source.AUTO) == by_name, "a file of a shape that nobody knows"
 
-    Root(tmp_path).checkpoint([held("uid-a", GPU, ["GPU-a"])])
+    Root(root).checkpoint([held("uid-a", GPU, ["GPU-a"])])
     by_uid = Holders([Held("uid-a", GPU, ("GPU-a",))], named=False)
-    assert read_holders(tmp_path, Source.AUTO) == by_uid
-    assert read_holders(tmp_path, Source.POD_RESOURCES) == by_name
+    assert read_holders(root, Source.AUTO) == by_uid
+    assert read_holders(root, Source.POD_RESOURCES) == by_name
 
 
 @pytest.mark.parametrize(
@@ -214,26 +220,26 @@ def test_by_itself_the_agent_asks_the_socket_only_where_there_is_no_file(
     ],
 )
 def test_where_neither_is_mounted_it_says_what_to_mount(
-    tmp_path: Path, source: Source, names: list[str], wanted: bool
+    root: Path, source: Source, names: list[str], wanted: bool
 ) -> None:
-    found = read_holders(tmp_path, source)
+    found = read_holders(root, source)
 
     assert isinstance(found, NotThere)
     assert found.wanted is wanted
     assert all(f"mount the node's /var/lib/kubelet/{name} below" in found.reason for name in names)
 
 
-def test_without_its_packages_it_says_how_to_get_them(kubelet: Kubelet, tmp_path: Path) -> None:
-    found = read_holders(tmp_path, Source.POD_RESOURCES, lambda: None)
+def test_without_its_packages_it_says_how_to_get_them(kubelet: Kubelet, root: Path) -> None:
+    found = read_holders(root, Source.POD_RESOURCES, lambda: None)
 
     assert isinstance(found, NotThere)
     assert "install muster-scheduler[agent], or take the agent's own image" in found.reason
 
 
-def test_of_a_file_that_is_there_it_is_told_why_it_cannot_be_read(tmp_path: Path) -> None:
-    Root(tmp_path).write(CHECKPOINT, "{")
+def test_of_a_file_that_is_there_it_is_told_why_it_cannot_be_read(root: Path) -> None:
+    Root(root).write(CHECKPOINT, "{")
 
-    found = read_holders(tmp_path, Source.AUTO)
+    found = read_holders(root, Source.AUTO)
 
     assert isinstance(found, Failed)
     assert "is no JSON" in found.reason
@@ -265,9 +271,9 @@ class Watch:
 
 
 def test_names_are_published_with_the_time_at_which_they_were_read(
-    kubelet: Kubelet, tmp_path: Path
+    kubelet: Kubelet, root: Path
 ) -> None:
-    watch = Watch(tmp_path)
+    watch = Watch(root)
     says(kubelet, pod("a-0", devices(GPU, "GPU-a")))
 
     assert watch.after(0) == InUse({}, {"t/a-0": (0,)}, 1_700_000_000)
@@ -276,8 +282,8 @@ def test_names_are_published_with_the_time_at_which_they_were_read(
     assert watch.after(30) == InUse({}, {"t/a-0": (1,)}, 1_700_000_030)
 
 
-def test_names_that_stay_are_dated_anew_now_and_then(kubelet: Kubelet, tmp_path: Path) -> None:
-    watch = Watch(tmp_path)
+def test_names_that_stay_are_dated_anew_now_and_then(kubelet: Kubelet, root: Path) -> None:
+    watch = Watch(root)
     says(kubelet, pod("a-0", devices(GPU, "GPU-a")))
     first = watch.after(0)
 
@@ -285,20 +291,18 @@ def test_names_that_stay_are_dated_anew_now_and_then(kubelet: Kubelet, tmp_path:
     assert watch.after(NAMES_S / 10) == InUse({}, {"t/a-0": (0,)}, 1_700_000_000 + int(NAMES_S))
 
 
-def test_where_nobody_has_any_nothing_is_ever_written_again(
-    kubelet: Kubelet, tmp_path: Path
-) -> None:
-    watch = Watch(tmp_path)
+def test_where_nobody_has_any_nothing_is_ever_written_again(kubelet: Kubelet, root: Path) -> None:
+    watch = Watch(root)
 
     assert {watch.after(at * NAMES_S).at for at in range(3)} == {1_700_000_000}  # type: ignore[union-attr]
 
 
 def test_more_pods_than_an_annotation_has_room_for_are_not_published(
-    kubelet: Kubelet, tmp_path: Path
+    kubelet: Kubelet, root: Path
 ) -> None:
     says(kubelet, *[pod(f"a-{at:0200}", devices(GPU, "GPU-a::1")) for at in range(400)])
 
-    look = Watch(tmp_path).watcher.look(0.0)
+    look = Watch(root).watcher.look(0.0)
 
     assert IN_USE_KEY not in look.wanted
     assert look.failed
@@ -330,9 +334,9 @@ class Node:
         self._world.node(self._there)
 
 
-def test_what_the_kubelet_says_decides_who_is_given_which(kubelet: Kubelet, tmp_path: Path) -> None:
+def test_what_the_kubelet_says_decides_who_is_given_which(kubelet: Kubelet, root: Path) -> None:
     """A pod of a StatefulSet is made anew, and its kubelet gives it other GPUs."""
-    world, watch = World(), Watch(tmp_path)
+    world, watch = World(), Watch(root)
     agent = Agent(watch.watcher, Publisher(Node(world)), 30.0, clock=lambda: watch.now)
 
     def later(seconds: float) -> None:
