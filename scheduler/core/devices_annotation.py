@@ -108,6 +108,21 @@ def read_in_use(text: str) -> InUse | Unreadable:
     return _guarded(text, _in_use)
 
 
+def parse_annotation(text: str) -> NodeDevices | None:
+    """What ``muster.scheduler/gpu-topology`` says; a bad one is as good as none.
+
+    `read_topology` says why.
+    """
+    read = read_topology(text)
+    return None if isinstance(read, Unreadable) else read
+
+
+def parse_in_use(text: str) -> InUse | None:
+    """What ``muster.scheduler/gpus-in-use`` says; a bad one is as good as none."""
+    read = read_in_use(text)
+    return None if isinstance(read, Unreadable) else read
+
+
 def _guarded(text: str, read: Callable[[Mapping[str, Any]], T]) -> T | Unreadable:
     try:
         return read(_object(text))
