@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
-from scheduler.core import backfill, bottleneck, ending, indexing, planning, starting
+from scheduler.core import backfill, bottleneck, ending, indexing, planning, rooming, starting
 from scheduler.core.gang import Gang, Reason, Refusal, Stage, Status
 from scheduler.core.judging import can_complete, judge_again
 from scheduler.core.queue import order
@@ -101,12 +103,17 @@ def _try(turn: Turn, gang: Gang) -> None:
         return
     # Always in the same order, whichever of them is due: partners are refused as one.
     unit = sorted([gang, *partners], key=lambda member: member.key)
+    # One that does not name this gang has not asked to wait for it.
+    waiting = [member for member in unit if member is gang or member.names(gang.key)]
+    if partners and _is_still_short(state, unit):
+        for member in waiting:
+            assert member.memory.refusal is not None
+            member.memory.refusal = replace(member.memory.refusal, gains=state.gains)
+        return
     plans = _plan_together(state, unit)
     if isinstance(plans, Refusal):
-        # One that does not name this gang has not asked to wait for it.
-        for member in unit:
-            if member is gang or member.names(gang.key):
-                _refuse(turn, member, plans)
+        for member in waiting:
+            _refuse(turn, member, plans)
         return
     for member, found in zip(unit, plans, strict=True):
         for key in found.taken:
@@ -160,14 +167,17 @@ def _partners(state: State, gang: Gang) -> list[Gang] | Refusal:
 def _plan_together(state: State, gangs: Sequence[Gang]) -> list[Plan] | Refusal:
     """Plans for all of these gangs side by side, or why there are none.
 
-    One after the other in some rotations of their order; that may miss a joint fit that only a
-    simultaneous choice would find, never the other way round. One that can never start at all is
-    what is told, whichever was tried first: else it hung on what is free just now.
+    One after the other in some rotations of their order, then without the members that none of
+    them needs to start; that may miss a joint fit that only a simultaneous choice would find, never
+    the other way round. One that can never start at all is what is told, whichever was tried
+    first: else it hung on what is free just now.
     """
     outcome: list[Plan] | Refusal = Refusal(Reason.NO_ROOM, "no room", state.gains)
-    for shift in range(min(len(gangs), _ROTATIONS)):
+    shifts = range(min(len(gangs), _ROTATIONS))
+    more = len(gangs) > 1 and any(planning.has_more_than_needed(gang) for gang in gangs)
+    for least, shift in product((False, True) if more else (False,), shifts):
         rotated = [*gangs[shift:], *gangs[:shift]]
-        outcome = plan_in_turn(state, rotated)
+        outcome = plan_in_turn(state, rotated, least=least)
         if not isinstance(outcome, Refusal):
             by_key = {gang.key: found for gang, found in zip(rotated, outcome, strict=True)}
             return [by_key[gang.key] for gang in gangs]
@@ -176,13 +186,37 @@ def _plan_together(state: State, gangs: Sequence[Gang]) -> list[Plan] | Refusal:
     return outcome
 
 
-def plan_in_turn(state: State, gangs: Sequence[Gang]) -> list[Plan] | Refusal:
-    """Plans for these gangs one after the other, each in the room that those before it leave."""
+def _is_still_short(state: State, gangs: Sequence[Gang]) -> bool:
+    """Whether partners were refused for want of room, and less than they need in all is free now.
+
+    Many partners cost as many plans, each time room comes free: an exclusive JobSet of 64 Jobs half
+    a second. O(members).
+    """
+    refusals = [gang.memory.refusal for gang in gangs]
+    if any(item is None or item.reason is not Reason.NO_ROOM for item in refusals):
+        return False
+    if any(rooming.takeable(state, gang) for gang in gangs):
+        return False
+    wanted = Counter[str]()
+    for gang in gangs:
+        wanted.update(planning.least_wanted(state, gang))
+    frame = state.ledger.frame()
+    free = {name: int(frame.free[:, at].sum()) for name, at in frame.column.items()}
+    return any(amount > free.get(name, 0) for name, amount in wanted.items())
+
+
+def plan_in_turn(
+    state: State, gangs: Sequence[Gang], *, least: bool = False
+) -> list[Plan] | Refusal:
+    """Plans for these gangs one after the other, each in the room that those before it leave.
+
+    ``least``: no more members of each than it needs.
+    """
     plans: list[Plan] = []
     tentative: list[str] = []
     outcome: list[Plan] | Refusal = plans
     for gang in gangs:
-        found = planning.attempt(state, gang, alone=len(gangs) == 1)
+        found = planning.attempt(state, gang, alone=len(gangs) == 1, least=least)
         if isinstance(found, Refusal):
             outcome = found
             break

@@ -25,18 +25,21 @@ _ASKS_KEPT = 4096
 """Different asks that are remembered; forgetting them costs one more attempt each."""
 
 
-def attempt(state: State, gang: Gang, *, alone: bool = True) -> Plan | Refusal:
+def attempt(state: State, gang: Gang, *, alone: bool = True, least: bool = False) -> Plan | Refusal:
     """Place what the gang wants placed now, or say why not.
 
     A fresh gang: all members, else the mandatory part whole. An admitted one: all that wait, else
     the mandatory part, else one. What is refused to a gang that is not ``alone``, because its
-    partners take room, is not remembered for others.
+    partners take room, is not remembered for others. ``least``: only the mandatory part.
     """
     asked = question(state, gang) if alone else None
     known = state.refused.get(asked)
     if known is not None and known.gains == state.gains:
         return known
-    outcome = _best(state, gang, waiting_pods(state, gang))
+    pods = waiting_pods(state, gang)
+    if least:
+        pods = _mandatory(gang, pods, missing(gang)) or pods
+    outcome = _best(state, gang, pods)
     if isinstance(outcome, Plan):
         return outcome
     reason = Reason.NEVER if outcome.never else Reason.NO_ROOM
@@ -78,6 +81,24 @@ def waiting_pods(state: State, gang: Gang) -> list[Pod]:
 def missing(gang: Gang) -> int:
     """Members that must still be bound or reserved to make up min."""
     return gang.lacking(*HELD, with_reserved=True)
+
+
+def has_more_than_needed(gang: Gang) -> bool:
+    """Whether members wait that it need not have to start."""
+    return gang.count(Status.WAITING) - len(gang.reserved) > missing(gang)
+
+
+def least_wanted(state: State, gang: Gang) -> dict[str, int]:
+    """Accelerators that the gang takes at least when it starts, by resource. O(members)."""
+    asked: dict[str, list[int]] = {}
+    waiting = [uid for uid in gang.by_status[Status.WAITING] if uid not in gang.reserved]
+    for uid in waiting:
+        for name, amount in state.pods[uid].requests.items():
+            if amount and state.is_accelerator(name):
+                asked.setdefault(name, []).append(amount)
+    # Those beyond the minimum may be any: of each resource, those that ask for most of it.
+    more = max(0, len(waiting) - missing(gang))
+    return {name: sum(sorted(found)[: max(0, len(found) - more)]) for name, found in asked.items()}
 
 
 def _portions(gang: Gang, waiting: Sequence[Pod]) -> Iterator[Sequence[Pod]]:

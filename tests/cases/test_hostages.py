@@ -122,3 +122,71 @@ def test_a_gang_that_names_no_partner_waits_for_none() -> None:
     koordinator(story, "t/x", 4)
 
     assert set(story.bound) == {"t/x-0", "t/x-1"}
+
+
+def test_a_gang_that_asks_for_no_partner_starts_while_one_that_names_it_is_short() -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    story.pod("other/x", gpu=4, node="n1", scheduler="default-scheduler")
+    story.pod("other/y", gpu=2, node="n1", scheduler="default-scheduler")
+    koordinator(story, "t/a", 4, groups='["t/x", "t/a"]')
+    koordinator(story, "t/x", 2)
+    assert not {"t/a-0", "t/x-0"} & set(story.placed)
+
+    story.delete("other/y")
+
+    assert {pod for pod in story.placed if pod.startswith("t/")} == {"t/x-0", "t/x-1"}
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_partners_start_as_soon_as_there_is_room_for_what_each_needs_at_least(least: int) -> None:
+    story = Story()
+    story.node("n1", gpu=8)
+    for number in range(4):
+        story.pod(f"other/x{number}", gpu=2, node="n1", scheduler="default-scheduler")
+    for name in ("A", "B"):
+        annotations = {
+            KOORDINATOR + "name": name,
+            KOORDINATOR + "min-available": str(least),
+            KOORDINATOR + "groups": '["t/A", "t/B"]',
+        }
+        for member in range(2):
+            story.pod(f"t/{name}-{member}", gpu=2, annotations=annotations)
+
+    started = []
+    for number in range(4):
+        story.delete(f"other/x{number}")
+        started.append(sum(pod.startswith("t/") for pod in story.placed))
+
+    assert started == ([0, 2, 3, 4] if least == 1 else [0, 0, 0, 4])
+
+
+def test_partners_take_what_a_gang_of_lower_priority_has_reserved() -> None:
+    story = Story(start="follow")
+    story.node("n1", gpu=8)
+    for number in (1, 2):
+        story.pod(f"other/x{number}", gpu=4, node="n1", scheduler="default-scheduler")
+    for name in ("A", "B"):
+        urgent = {"priority": 10}
+        koordinator(story, f"t/{name}", 4, size=1, groups='["t/A", "t/B"]', pods=urgent)
+    story.pod("t/low", gpu=4)
+    story.delete("other/x1")
+    assert story.reserved == {"t/low": "n1"}
+
+    story.delete("other/x2")
+
+    assert set(story.reserved) == {"t/A-0", "t/B-0"}
+
+
+def test_partners_that_never_fitted_wait_for_room_once_a_node_is_large_enough() -> None:
+    story = Story()
+    story.node("n1", gpu=4)
+    story.pod("other/x", gpu=4, node="n1", scheduler="default-scheduler")
+    for name, gpu in (("A", 8), ("B", 4)):
+        koordinator(story, f"t/{name}", gpu, size=1, groups='["t/A", "t/B"]')
+    assert "never fits" in story.reason("t/A-0")
+
+    story.pod("other/y", gpu=8, node="n2", scheduler="default-scheduler")
+    story.node("n2", gpu=8)
+
+    assert "never fits" not in story.reason("t/A-0")
