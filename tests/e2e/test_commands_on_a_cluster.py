@@ -25,6 +25,7 @@ from tests.e2e.deployed import DEPLOY, apply, moved, objects
 from tests.e2e.own_plane import own_plane
 from tests.e2e.packagers import HELM, KUBECTL, output, program
 from tests.unit.docs.ledger import CLUSTER, PARSED
+from tests.unit.docs.shown import block
 from tests.unit.docs.terminal import Terminal, Typed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -270,6 +271,19 @@ def objects_of_pair() -> Iterator[Object]:
 
 
 # ── the rest ──
+
+
+def test_an_overlay_of_ones_own_changes_what_it_says(tmp_path: Path) -> None:
+    folder = tmp_path / "deploy" / "overlays" / "own"
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(block("docs/install.md", "yaml"))
+
+    made = output(KUBECTL, "kustomize", folder)
+
+    assert "image: YOUR-REGISTRY/muster-scheduler:" in made
+    assert "image: registry.k8s.io/kube-scheduler:v1.36.0" in made
+    assert "kind: PodMonitor" in made
 
 
 def test_what_cannot_be_typed_here_is_understood_by_its_program(reader: Reader) -> None:
