@@ -60,6 +60,16 @@ def test_a_gang_is_not_torn_apart_for_links() -> None:
     assert world.node_of == {"a-0": "n1", "a-1": "n2"}
 
 
+def test_those_that_talk_little_take_what_is_in_use_before_what_is_idle() -> None:
+    """Both nodes have two free, of four and of two; links do not make up for an idle node."""
+    world = World()
+    with_free(world, "n1", APART)
+    world.node(agent(gpus=2, links={"0-1": "NV4"}, uuids=["GPU-x", "GPU-y"]), "n2", gpu=2)
+    light = {"communication": "light"}
+    world.pods(pod("t/a", gpu=2, options=light))
+    assert world.node_of == {"a": "n1"}
+
+
 def test_what_is_not_known_of_a_node_is_no_reason_to_take_it() -> None:
     world = World()
     world.node(agent(), "n1")

@@ -63,6 +63,12 @@ def test_the_room_to_spare_stays_on_the_last_of_its_nodes() -> None:
     assert chosen(FLAT, ask_for(3, [2] * 4), links(1, 2, 1, 2)) == {1: 2, 3: 1}
 
 
+def test_nodes_with_more_than_any_node_has_are_left_alone() -> None:
+    beyond = ask_for(1, [1] * 4, free=[65, 66, 67, 68])
+    assert chosen(FLAT, beyond, links(1, 2, 3, 4)) == {0: 1}
+    assert chosen(FLAT, ask_for(1, [1] * 4, free=[64] * 4), links(1, 2, 3, 4)) == {3: 1}
+
+
 def test_only_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linking, "MOST_LOOKS", 2)
     assert chosen(FLAT, ask_for(1, [1] * 4), links(1, 2, 3, 4)) == {2: 1}
