@@ -20,6 +20,11 @@ CLIQUE = cliques.KEY
 VISIBLE = "muster.scheduler/visible-devices"
 """Annotation with the GPUs that a member may use, where it asks for an exact assignment."""
 
+_NETWORK = ("nics", "levels", "path")
+_DROPPED = ((), _NETWORK[:1], _NETWORK[:2], _NETWORK, (*_NETWORK, "gpus", "numa", "uuids"))
+"""What is emptied where a hint would be too long, step by step. GPUs go with their UUIDs: indexes
+alone would be taken for good."""
+
 SPOT: tuple[tuple[str, str], ...] = (
     ("karpenter.sh/capacity-type", "spot"),
     ("eks.amazonaws.com/capacityType", "SPOT"),
@@ -67,7 +72,7 @@ def make(
 
 def text(hint: Mapping[str, Any]) -> str:
     """The annotation's text; what makes it too long is left out, the rank stays."""
-    for dropped in ((), ("nics",), ("nics", "levels"), ("nics", "levels", "path")):
+    for dropped in _DROPPED:
         kept = {key: ([] if key in dropped else value) for key, value in hint.items()}
         written = json.dumps(kept, separators=(",", ":"), ensure_ascii=False)
         if len(written.encode()) <= LIMIT:

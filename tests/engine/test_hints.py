@@ -99,6 +99,16 @@ def test_a_hint_never_exceeds_its_limit_and_keeps_its_rank(
     assert hints.rank_of(written) == rank
 
 
+def test_gpus_stay_with_their_uuids_or_go_with_them() -> None:
+    def kept(length: int) -> tuple[int, int]:
+        told = hints.told_of(hints.text(hint(gpus=range(32), uuids=["x" * length] * 32)))
+        assert told is not None
+        return len(told.gpus), len(told.uuids)
+
+    assert kept(40) == (32, 32)
+    assert kept(128) == (0, 0), "as if nothing was told, and not as if no UUID was known"
+
+
 @pytest.mark.parametrize(
     "made_up", ['"\\ud800"', '"\\u0000"', f'"{"x" * 10_000}"', '["job-1"]', '{"a": 1}', "true", "7"]
 )
