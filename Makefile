@@ -29,7 +29,7 @@ test: $(STAMP) ## Everything, unit to end-to-end on a real control plane
 	$(BIN)/python -m tests.e2e.controlplane.build
 	$(BIN)/pytest --durations=10
 
-test-fast: $(STAMP) ## Unit tests only: no control plane, no torchrun processes
+test-fast: $(STAMP) ## Unit tests only: no control plane, and none of the trainer's own
 	$(BIN)/pytest -q -x tests/unit tests/engine tests/cases
 
 cases: $(STAMP) ## The replay cases: faults that schedulers are known for

@@ -52,6 +52,7 @@ DEMO = (
     "muster --install-completion",
     "muster --show-completion",
     "muster agent --once --print",
+    "muster simulate --jobs 1000",
     "muster-train env",
     "muster-train env --json",
     "muster-train rehearse hints.json -- -m trainer train --steps 20",
@@ -93,7 +94,6 @@ CLUSTER = (
 
 PARSED = {
     "muster simulate": FULL_HOURS,
-    "muster simulate --jobs 1000": FULL_HOURS,
     "muster simulate 2869ce.trace --gpus-per-pod 1": NO_FILE,
     "muster simulate --cluster Philly --shape 4x8x16x8 --load 1.2 --policy muster "
     "--policy spread": FULL_HOURS,

@@ -132,6 +132,14 @@ def looked(done: Typed, _: Terminal) -> None:
     assert done.out.strip() != "{}" or "GPU" in done.err
 
 
+def simulated(done: Typed, terminal: Terminal) -> None:
+    assert done.status == 0, done.err
+    policies = json.loads(done.out)["policies"]
+    assert policies.keys() >= {"muster", "greedy", "binpack", "spread", "random"}
+    assert policies["muster"]["never_started"] == 0
+    assert (terminal.folder / "out/simulate.svg").is_file()
+
+
 def surroundings(done: Typed, _: Terminal) -> None:
     assert done.status == 0
     assert "backend" in done.out
@@ -182,6 +190,7 @@ SAID = {
     "muster --install-completion": completed,
     "muster --show-completion": completion,
     "muster agent --once --print": looked,
+    "muster simulate --jobs 1000": simulated,
     "muster-train env": surroundings,
     "muster-train env --json": as_json,
     "muster-train rehearse hints.json -- -m trainer train --steps 20": rehearsed,
