@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Protocol
 
@@ -71,6 +72,20 @@ Token = Annotated[
 Namespace = Annotated[
     str | None,
     typer.Option("--namespace", "-n", help="Only this namespace.", callback=_namespace),
+]
+
+
+class Output(StrEnum):
+    """How an answer is printed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+
+
+Form = Annotated[
+    Output,
+    typer.Option("--output", "-o", help="table; wide, in which no list is shortened; or json."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The service's answer as it is.")]
 

@@ -13,7 +13,17 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing, why
-from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
+from scheduler.commands.client import (
+    AsJson,
+    Context,
+    Form,
+    Home,
+    Kubeconfig,
+    Namespace,
+    Output,
+    Server,
+    Token,
+)
 from scheduler.commands.controllers import WorkloadError
 from scheduler.commands.workloads import KINDS, Question, questions, unread
 from scheduler.core.quoting import bounded
@@ -21,6 +31,9 @@ from scheduler.errors import MusterError, unreadable
 
 LONGEST = 16 << 20
 """Characters of a file."""
+
+MOST_NODES = 16
+"""Nodes that are named unless all are asked for."""
 
 Fit = Mapping[str, Any]
 
@@ -33,6 +46,7 @@ def fit(
         int | None, typer.Option(min=1, help="So many pods instead of what the file says.")
     ] = None,
     namespace: Namespace = None,
+    output: Form = Output.TABLE,
     as_json: AsJson = False,
     server: Server = "",
     kubeconfig: Kubeconfig = client.KUBECONFIG,
@@ -61,7 +75,7 @@ def fit(
     for part, found in zip(parts, answers, strict=True):
         for warning in (*_skipped(unread(part.objects)), *found.get("warnings", ())):
             typer.echo(bounded(f"Warning: {warning}"), err=True)
-    _show(parts, answers, as_json)
+    _show(parts, answers, Output.JSON if as_json else output)
     good = all(found["fits"] and not foreign(found) for found in answers)
     raise typer.Exit(client.FINE if good else client.NOT_THERE)
 
@@ -71,8 +85,9 @@ def _asked(asked: client.Client, part: Question) -> Fit:
     return client.answer("fit", asked.post("/v1/fit", body))
 
 
-def _show(parts: Sequence[Question], answers: Sequence[Fit], as_json: bool) -> None:
+def _show(parts: Sequence[Question], answers: Sequence[Fit], output: Output) -> None:
     """One answer as it is; those of a workflow's steps each below its step's name."""
+    as_json = output is Output.JSON
     whole = len(parts) == 1 and not parts[0].about
     if as_json and whole:
         printing.as_json(answers[0])
@@ -82,10 +97,10 @@ def _show(parts: Sequence[Question], answers: Sequence[Fit], as_json: bool) -> N
     else:
         for part, found in zip(parts, answers, strict=True):
             head = [Text(f"{part.about}:", style="bold")] if part.about else []
-            printing.lines([*head, *told(found)])
+            printing.lines([*head, *told(found, wide=output is Output.WIDE)])
 
 
-def told(found: Fit) -> list[Text]:
+def told(found: Fit, *, wide: bool = False) -> list[Text]:
     """The answer as people read it."""
     count = found["pods"]
     pods = f"{count} pod{'' if count == 1 else 's'}"
@@ -101,7 +116,7 @@ def told(found: Fit) -> list[Text]:
         head = Text("It never fits", style="bold red").append(f" on these nodes: {pods}")
     else:
         head = Text("It would wait", style="yellow").append(f": {pods} would not start now")
-    return [head, *printing.facts(_facts(found))]
+    return [head, *printing.facts(_facts(found, wide))]
 
 
 def foreign(found: Fit) -> list[str]:
@@ -130,7 +145,7 @@ def _passing(found: Fit) -> str:
     return f"{pods} without a gang and without accelerators: left to the scheduler alone"
 
 
-def _facts(found: Fit) -> list[tuple[str, Text | str]]:
+def _facts(found: Fit, wide: bool) -> list[tuple[str, Text | str]]:
     short = found.get("short_by") or {}
     return [
         ("why", found.get("reason", "")),
@@ -139,7 +154,7 @@ def _facts(found: Fit) -> list[tuple[str, Text | str]]:
         ("held there by", why.held(found)),
         ("would help", Text(str(found.get("next", "")), style="bold")),
         *((f"domain of {gang}", "/".join(path)) for gang, path in _domains(found)),
-        *_places(found.get("nodes") or {}),
+        *_places(found.get("nodes") or {}, wide),
         ("besides", _passing(found)),
     ]
 
@@ -150,16 +165,15 @@ def _domains(found: Fit) -> list[tuple[str, list[str]]]:
     return [(name, path) for name, path in gangs if not name.endswith("#pod")]
 
 
-def _places(nodes: Mapping[str, str]) -> list[tuple[str, Text | str]]:
+def _places(nodes: Mapping[str, str], wide: bool) -> list[tuple[str, Text | str]]:
     """Node -> how many of the pods go there; their names, where it is one."""
     by_node: dict[str, list[str]] = {}
     for pod, node in sorted(nodes.items()):
         by_node.setdefault(node, []).append(pod)
-    shown = list(by_node.items())[:16]
+    named = printing.unshortened if wide else printing.named
+    shown = list(by_node.items())[: None if wide else MOST_NODES]
     rest = len(by_node) - len(shown)
-    lines: list[tuple[str, Text | str]] = [
-        (f"on {node}", printing.named(pods, 8)) for node, pods in shown
-    ]
+    lines: list[tuple[str, Text | str]] = [(f"on {node}", named(pods, 8)) for node, pods in shown]
     return lines + ([("and on", f"{rest} more nodes")] if rest else [])
 
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing
-from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
+from scheduler.commands.client import (
+    AsJson,
+    Context,
+    Home,
+    Kubeconfig,
+    Namespace,
+    Output,
+    Server,
+    Token,
+)
 from scheduler.errors import MusterError
-
-
-class Output(StrEnum):
-    """How the list is printed."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
 
 
 def gangs(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -55,6 +55,16 @@ def facts(pairs: Iterable[tuple[str, Text | str]], indent: int = 2) -> list[Text
         Text(" " * indent).append(name.ljust(width), style="dim").append("  ").append(value)
         for name, value in shown
     ]
+
+
+Naming = Callable[..., str]
+"""Names as one text: ``named`` or ``unshortened``."""
+
+
+def unshortened(names: Sequence[str], most: int = 0) -> str:
+    """All names, however many ``named`` would show."""
+    del most
+    return ", ".join(names)
 
 
 def named(names: Sequence[str], most: int = 5) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -9,7 +10,17 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing, status
-from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Server, Token
+from scheduler.commands.client import (
+    AsJson,
+    Context,
+    Form,
+    Home,
+    Kubeconfig,
+    Namespace,
+    Output,
+    Server,
+    Token,
+)
 from scheduler.errors import MusterError
 
 BAR = 20
@@ -20,6 +31,8 @@ Json = Mapping[str, Any]
 
 def top(
     rows: Annotated[int, typer.Option(min=1, help="Domains and gangs to show at most.")] = 12,
+    namespace: Namespace = None,
+    output: Form = Output.TABLE,
     as_json: AsJson = False,
     server: Server = "",
     kubeconfig: Kubeconfig = client.KUBECONFIG,
@@ -29,6 +42,8 @@ def top(
 ) -> None:
     """Show use and free room by domain, the largest gangs that would fit, and the queue.
 
+    With --namespace, only its gangs are listed; the room is that of the whole cluster.
+
     Exit status: 0 done, 1 no answer now, 3 Muster cannot be reached.
     """
     try:
@@ -36,14 +51,18 @@ def top(
         found = {
             "status": client.answer("top", asked.get("/v1/status")),
             "topology": client.answer("top", asked.get("/v1/topology")),
-            "gangs": client.answer("top", asked.get("/v1/gangs"))["gangs"],
+            "gangs": _of(client.answer("top", asked.get("/v1/gangs"))["gangs"], namespace),
         }
     except MusterError as error:
         client.gone_wrong("top", error)
-    if as_json:
+    if as_json or output is Output.JSON:
         printing.as_json(_without_nodes(found))
     else:
-        printing.lines(_told(found, rows))
+        printing.lines(_told(found, sys.maxsize if output is Output.WIDE else rows))
+
+
+def _of(gangs: Sequence[Json], namespace: str | None) -> list[Json]:
+    return [gang for gang in gangs if namespace in (None, str(gang["key"]).partition("/")[0])]
 
 
 def _without_nodes(found: Json) -> dict[str, Any]:

@@ -10,7 +10,17 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing
-from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
+from scheduler.commands.client import (
+    AsJson,
+    Context,
+    Form,
+    Home,
+    Kubeconfig,
+    Namespace,
+    Output,
+    Server,
+    Token,
+)
 from scheduler.errors import MusterError
 
 Why = Mapping[str, Any]
@@ -19,6 +29,7 @@ Why = Mapping[str, Any]
 def why(
     name: Annotated[str, typer.Argument(help="NAMESPACE/NAME of a gang or of a pod, or a NAME.")],
     namespace: Namespace = None,
+    output: Form = Output.TABLE,
     as_json: AsJson = False,
     server: Server = "",
     kubeconfig: Kubeconfig = client.KUBECONFIG,
@@ -44,18 +55,18 @@ def why(
         found = client.answer("why", reply)
     except MusterError as error:
         client.gone_wrong("why", error)
-    if as_json:
+    if as_json or output is Output.JSON:
         printing.as_json(found)
     else:
-        printing.lines(told(found))
+        printing.lines(told(found, wide=output is Output.WIDE))
 
 
-def told(why: Why) -> list[Text]:
+def told(why: Why, *, wide: bool = False) -> list[Text]:
     """The answer as people read it: every line says what one key of the JSON says."""
     head = Text(str(why["gang"]), style="bold").append(" is ").append(printing.state(why["state"]))
     if why.get("reason"):
         head.append(f": {why['reason']}")
-    return [head, *printing.facts(_facts(why))]
+    return [head, *printing.facts(_facts(why, printing.unshortened if wide else printing.named))]
 
 
 def _split(name: str, namespace: str) -> tuple[str, str]:
@@ -66,19 +77,19 @@ def _split(name: str, namespace: str) -> tuple[str, str]:
     return home or namespace, rest
 
 
-def _facts(why: Why) -> list[tuple[str, Text | str]]:
+def _facts(why: Why, named: printing.Naming) -> list[tuple[str, Text | str]]:
     return [
         ("pods", _pods(why)),
         ("missing", _count(why.get("missing_pods"), "pod")),
-        *((word, printing.named(why.get(word, ()))) for word in ("gated", "leaving", "failed")),
+        *((word, named(why.get(word, ()))) for word in ("gated", "leaving", "failed")),
         *((f"fault in {pod}", text) for pod, text in sorted(why.get("faults", {}).items())),
         *(("warning", text) for text in why.get("warnings", ())),
         ("short by", _short(why)),
         ("best place now", best(why)),
         ("held there by", held(why)),
-        ("blocked by", printing.named(why.get("blocked_by", ()))),
+        ("blocked by", named(why.get("blocked_by", ()))),
         ("placed in", "/".join(why.get("domain", ()))),
-        ("nodes", printing.named(sorted(set(why.get("nodes", ()))), 8)),
+        ("nodes", named(sorted(set(why.get("nodes", ()))), 8)),
         ("next", Text(str(why.get("next", "")), style="bold")),
     ]
 

@@ -78,6 +78,18 @@ def test_what_is_told_is_what_happens(here: Site) -> None:
     assert len(told["nodes"]) == 3
 
 
+def test_wide_tells_of_every_node_and_json_is_the_answer(here: Site) -> None:
+    for at in range(12):
+        here.node(f"x{at:02}", gpu=8, block="b2", rack="r0")
+
+    short = fit(here, job(20))
+    wide = fit(here, job(20), arguments=("-o", "wide"))
+
+    assert short.line("and on") == "4 more nodes"
+    assert sum(line.strip().startswith("on ") for line in wide.out.splitlines()) == 20
+    assert fit(here, job(20), arguments=("-o", "json")) == fit(here, job(20), arguments=("--json",))
+
+
 def test_a_job_that_has_to_wait_is_told_what_is_missing(here: Site) -> None:
     here.gang("other", 7, 8)
 

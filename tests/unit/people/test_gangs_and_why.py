@@ -211,3 +211,15 @@ def test_without_a_terminal_there_are_no_colours(here: Site) -> None:
     for command in (["gangs"], ["why", "t/waits"], ["status"], ["top"]):
         ran = muster(*command, "--server", here.url)
         assert "\x1b" not in ran.out + ran.err
+
+
+def test_wide_names_every_node_of_a_gang(here: Site) -> None:
+    for at in range(8):
+        here.node(f"x{at}", gpu=8, block="b2", rack="r0")
+    here.gang("runs", 16, 8)
+
+    short = muster("why", "t/runs", "--server", here.url)
+    wide = muster("why", "t/runs", "-o", "wide", "--server", here.url)
+
+    assert short.line("nodes").endswith("and 8 more")
+    assert len(wide.line("nodes").split(", ")) == 16

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+import pytest
 from people_site import Site, muster, site
 
 from scheduler.core import engine, overview
@@ -209,3 +210,38 @@ def test_the_history_has_a_point_a_minute_from_the_first_full_list_on() -> None:
 
     shown = [(one["ago_s"], one["gpus"], one["used"], one["waiting_gangs"]) for one in points]
     assert shown == [(90.0, 16, 0, 0), (30.0, 16, 8, 1)]
+
+
+def test_top_of_one_namespace_lists_its_gangs_in_the_room_of_all(here: Site) -> None:
+    here.gang("waits", 9, 8)
+    here.pod("u/half-0", gpu=8, gang="half", min=2)
+
+    everything = muster("top", "--server", here.url)
+    one = muster("top", "-n", "u", "--server", here.url)
+
+    assert "t/waits" in everything.out
+    assert "t/waits" not in one.out
+    assert "u/half" in one.out
+    assert one.out.partition("NOT RUNNING")[0] == everything.out.partition("NOT RUNNING")[0]
+
+
+def test_wide_shortens_no_list(here: Site) -> None:
+    for at in range(3):
+        here.pod(f"u/half{at}-0", gpu=8, gang=f"half{at}", min=2)
+
+    short = muster("top", "--rows", "1", "--server", here.url)
+    wide = muster("top", "--rows", "1", "-o", "wide", "--server", here.url)
+
+    assert "and 2 more; see muster gangs -A" in short.out
+    assert " more" not in wide.out
+    assert all(f"u/half{at}" in wide.out for at in range(3))
+
+
+@pytest.mark.parametrize("words", [["status"], ["top"], ["why", "t/runs"], ["gangs"]])
+def test_json_can_be_asked_for_as_kubectl_does(here: Site, words: list[str]) -> None:
+    here.gang("runs", 2, 8)
+
+    as_json = muster(*words, "--json", "--server", here.url)
+
+    assert muster(*words, "-o", "json", "--server", here.url) == as_json
+    assert as_json.json
