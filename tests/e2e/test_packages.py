@@ -170,6 +170,8 @@ def test_production_is_the_base_and_the_components_with_more_room() -> None:
     assert found.keys() == wanted.keys()
     changed = {key for key, item in found.items() if item != wanted[key]}
     assert changed == {("Deployment", "muster")}
+    affinity = found["Deployment", "muster"]["spec"]["template"]["spec"]["affinity"]
+    assert affinity.keys() == {"podAntiAffinity", "nodeAffinity"}
     muster, scheduler = _containers(found)
     assert muster["args"][-1] == "--log-format=json"
     assert muster["resources"]["limits"] == {"memory": "4Gi"}

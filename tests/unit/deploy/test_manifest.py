@@ -200,6 +200,16 @@ def test_the_pod_is_unprivileged_and_critical() -> None:
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
+def test_several_replicas_are_on_several_nodes() -> None:
+    affinity = pod_template()["spec"]["affinity"]["podAntiAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]
+
+    assert term["topologyKey"] == "kubernetes.io/hostname"
+    assert term["labelSelector"] == one("Deployment")["spec"]["selector"]
+    # Otherwise the only node of its kind could never get a new version.
+    assert term["matchLabelKeys"] == ["pod-template-hash"]
+
+
 def test_of_several_replicas_the_one_acts_whose_scheduler_is_elected() -> None:
     configuration = yaml.safe_load(one("ConfigMap")["data"]["kube-scheduler.yaml"])
     election = configuration["leaderElection"]

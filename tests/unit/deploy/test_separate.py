@@ -10,12 +10,22 @@ from typing import Any
 import pytest
 import yaml
 from chart_renderer import chart_objects, default_values
-from deploy_objects import DEPLOY, NAMESPACE, Object, containers, kustomized, option, pod_template
+from deploy_objects import (
+    DEPLOY,
+    NAMESPACE,
+    Object,
+    containers,
+    kustomized,
+    option,
+    pod_template,
+    values,
+)
 
 MUSTER, SCHEDULER, VERBS = "muster", "muster-kube-scheduler", "muster-verbs"
 PODS = (("Deployment", MUSTER), ("Deployment", SCHEDULER))
 ACCOUNTS = (("ServiceAccount", MUSTER), ("ServiceAccount", SCHEDULER))
 FOLDER = "/etc/muster-tls"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _objects(**values: Any) -> list[Object]:
@@ -57,7 +67,7 @@ def test_the_scheduler_is_the_one_of_the_base_with_a_certificate() -> None:
     assert mine == theirs | {"volumeMounts": [*theirs["volumeMounts"], mounted]}
     mine, theirs = _pod(SCHEDULER)["spec"], pod_template()["spec"]
     changed = {key for key in mine | theirs if mine.get(key) != theirs.get(key)}
-    assert changed == {"containers", "serviceAccountName", "volumes"}
+    assert changed == {"affinity", "containers", "serviceAccountName", "volumes"}
 
 
 def test_muster_is_the_one_of_the_base_with_a_certificate() -> None:
@@ -82,6 +92,14 @@ def test_there_is_one_muster_however_many_schedulers_there_are() -> None:
     # A new one beside the old one would be two that act.
     assert muster["spec"]["strategy"] == {"type": "Recreate"}
     assert _configuration()["leaderElection"]["leaderElect"] is True
+
+
+def test_two_schedulers_are_on_two_nodes() -> None:
+    ((term,),) = values(_pod(SCHEDULER)["spec"]["affinity"]["podAntiAffinity"], REQUIRED)
+    ((same,),) = values(pod_template()["spec"]["affinity"]["podAntiAffinity"], REQUIRED)
+
+    assert term["labelSelector"] == _one("Deployment", SCHEDULER)["spec"]["selector"]
+    assert term | {"labelSelector": same["labelSelector"]} == same
 
 
 @pytest.mark.parametrize("name", [MUSTER, SCHEDULER])
