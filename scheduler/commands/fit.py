@@ -13,17 +13,7 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing, why
-from scheduler.commands.client import (
-    AsJson,
-    Context,
-    Form,
-    Home,
-    Kubeconfig,
-    Namespace,
-    Output,
-    Server,
-    Token,
-)
+from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
 from scheduler.commands.controllers import WorkloadError
 from scheduler.commands.workloads import KINDS, Question, questions, unread
 from scheduler.core.quoting import bounded
@@ -46,7 +36,7 @@ def fit(
         int | None, typer.Option(min=1, help="So many pods instead of what the file says.")
     ] = None,
     namespace: Namespace = None,
-    output: Form = Output.TABLE,
+    output: client.Form = client.Output.TABLE,
     as_json: AsJson = False,
     server: Server = "",
     kubeconfig: Kubeconfig = client.KUBECONFIG,
@@ -75,7 +65,7 @@ def fit(
     for part, found in zip(parts, answers, strict=True):
         for warning in (*_skipped(unread(part.objects)), *found.get("warnings", ())):
             typer.echo(bounded(f"Warning: {warning}"), err=True)
-    _show(parts, answers, Output.JSON if as_json else output)
+    _show(parts, answers, client.Output.JSON if as_json else output)
     good = all(found["fits"] and not foreign(found) for found in answers)
     raise typer.Exit(client.FINE if good else client.NOT_THERE)
 
@@ -85,9 +75,9 @@ def _asked(asked: client.Client, part: Question) -> Fit:
     return client.answer("fit", asked.post("/v1/fit", body))
 
 
-def _show(parts: Sequence[Question], answers: Sequence[Fit], output: Output) -> None:
+def _show(parts: Sequence[Question], answers: Sequence[Fit], output: client.Output) -> None:
     """One answer as it is; those of a workflow's steps each below its step's name."""
-    as_json = output is Output.JSON
+    as_json = output is client.Output.JSON
     whole = len(parts) == 1 and not parts[0].about
     if as_json and whole:
         printing.as_json(answers[0])
@@ -97,7 +87,7 @@ def _show(parts: Sequence[Question], answers: Sequence[Fit], output: Output) -> 
     else:
         for part, found in zip(parts, answers, strict=True):
             head = [Text(f"{part.about}:", style="bold")] if part.about else []
-            printing.lines([*head, *told(found, wide=output is Output.WIDE)])
+            printing.lines([*head, *told(found, wide=output is client.Output.WIDE)])
 
 
 def told(found: Fit, *, wide: bool = False) -> list[Text]:

@@ -9,16 +9,7 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing
-from scheduler.commands.client import (
-    AsJson,
-    Context,
-    Home,
-    Kubeconfig,
-    Namespace,
-    Output,
-    Server,
-    Token,
-)
+from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
 from scheduler.errors import MusterError
 
 
@@ -28,8 +19,8 @@ def gangs(
         bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")
     ] = False,
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="Print more columns, or JSON.")
-    ] = Output.TABLE,
+        client.Output, typer.Option("--output", "-o", help="Print more columns, or JSON.")
+    ] = client.Output.TABLE,
     as_json: AsJson = False,
     server: Server = "",
     kubeconfig: Kubeconfig = client.KUBECONFIG,
@@ -48,10 +39,10 @@ def gangs(
         client.gone_wrong("gangs", error)
     only = None if everywhere else namespace or asked.namespace
     shown = [gang for gang in found if only is None or _namespace(gang) == only]
-    if as_json or output is Output.JSON:
+    if as_json or output is client.Output.JSON:
         printing.as_json({"gangs": shown})
     elif shown:
-        printing.lines(_table(shown, wide=output is Output.WIDE, namespaces=only is None))
+        printing.lines(_table(shown, wide=output is client.Output.WIDE, namespaces=only is None))
     else:
         where = f"in namespace {only}; -A lists all" if only else "at all"
         typer.echo(f"There are no gangs {where}.", err=True)

@@ -9,23 +9,14 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing
-from scheduler.commands.client import (
-    AsJson,
-    Context,
-    Form,
-    Home,
-    Kubeconfig,
-    Output,
-    Server,
-    Token,
-)
+from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Server, Token
 from scheduler.errors import MusterError
 
 Status = Mapping[str, Any]
 
 
 def status(
-    output: Form = Output.TABLE,
+    output: client.Form = client.Output.TABLE,
     as_json: AsJson = False,
     server: Server = "",
     kubeconfig: Kubeconfig = client.KUBECONFIG,
@@ -42,7 +33,7 @@ def status(
         found = client.answer("status", asked.get("/v1/status"))
     except MusterError as error:
         client.gone_wrong("status", error)
-    if as_json or output is Output.JSON:
+    if as_json or output is client.Output.JSON:
         printing.as_json(found)
     else:
         printing.lines([_head(found, asked.where), *printing.facts(figures(found))])

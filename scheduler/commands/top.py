@@ -10,17 +10,7 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing, status
-from scheduler.commands.client import (
-    AsJson,
-    Context,
-    Form,
-    Home,
-    Kubeconfig,
-    Namespace,
-    Output,
-    Server,
-    Token,
-)
+from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
 from scheduler.errors import MusterError
 
 BAR = 20
@@ -32,7 +22,7 @@ Json = Mapping[str, Any]
 def top(
     rows: Annotated[int, typer.Option(min=1, help="Domains and gangs to show at most.")] = 12,
     namespace: Namespace = None,
-    output: Form = Output.TABLE,
+    output: client.Form = client.Output.TABLE,
     as_json: AsJson = False,
     server: Server = "",
     kubeconfig: Kubeconfig = client.KUBECONFIG,
@@ -55,10 +45,10 @@ def top(
         }
     except MusterError as error:
         client.gone_wrong("top", error)
-    if as_json or output is Output.JSON:
+    if as_json or output is client.Output.JSON:
         printing.as_json(_without_nodes(found))
     else:
-        printing.lines(_told(found, sys.maxsize if output is Output.WIDE else rows))
+        printing.lines(_told(found, sys.maxsize if output is client.Output.WIDE else rows))
 
 
 def _of(gangs: Sequence[Json], namespace: str | None) -> list[Json]:

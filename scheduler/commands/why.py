@@ -10,17 +10,7 @@ import typer
 from rich.text import Text
 
 from scheduler.commands import client, printing
-from scheduler.commands.client import (
-    AsJson,
-    Context,
-    Form,
-    Home,
-    Kubeconfig,
-    Namespace,
-    Output,
-    Server,
-    Token,
-)
+from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespace, Server, Token
 from scheduler.errors import MusterError
 
 Why = Mapping[str, Any]
@@ -29,7 +19,7 @@ Why = Mapping[str, Any]
 def why(
     name: Annotated[str, typer.Argument(help="NAMESPACE/NAME of a gang or of a pod, or a NAME.")],
     namespace: Namespace = None,
-    output: Form = Output.TABLE,
+    output: client.Form = client.Output.TABLE,
     as_json: AsJson = False,
     server: Server = "",
     kubeconfig: Kubeconfig = client.KUBECONFIG,
@@ -55,10 +45,10 @@ def why(
         found = client.answer("why", reply)
     except MusterError as error:
         client.gone_wrong("why", error)
-    if as_json or output is Output.JSON:
+    if as_json or output is client.Output.JSON:
         printing.as_json(found)
     else:
-        printing.lines(told(found, wide=output is Output.WIDE))
+        printing.lines(told(found, wide=output is client.Output.WIDE))
 
 
 def told(why: Why, *, wide: bool = False) -> list[Text]:
