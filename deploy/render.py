@@ -63,6 +63,9 @@ PARTS = (
 )
 ONLY_WHEN = {
     "base/network-policy.yaml": ".Values.networkPolicy.enabled",
+    "components/agent/network-policy.yaml": (
+        "and .Values.agent.enabled .Values.networkPolicy.enabled"
+    ),
     "components/separate/network-policy.yaml": (
         "and .Values.separate.enabled .Values.networkPolicy.enabled"
     ),

@@ -77,6 +77,14 @@ def test_it_has_no_privilege_but_to_be_root() -> None:
     assert "nvidia.com/gpu" not in str(_container()["resources"])
 
 
+def test_nobody_reaches_an_agent() -> None:
+    policy = _one("NetworkPolicy")
+
+    assert policy["metadata"]["namespace"] == _one("DaemonSet")["metadata"]["namespace"]
+    assert policy["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": []}
+    assert "ports" not in _container()
+
+
 def test_its_role_is_what_its_requests_need() -> None:
     account = {"kind": "ServiceAccount", "name": "muster-agent", "namespace": "muster-agent"}
 

@@ -53,9 +53,9 @@ def test_a_switch_adds_the_component_and_nothing_else(name: str) -> None:
     assert {key: found[key] for key in without} == without
 
 
-@pytest.mark.parametrize("separate", [False, True])
-def test_the_network_policies_can_be_left_out(separate: bool) -> None:
-    values = _with(networkPolicy=False, separate=separate)
+@pytest.mark.parametrize("others", [False, True])
+def test_the_network_policies_can_be_left_out(others: bool) -> None:
+    values = _with(networkPolicy=False, separate=others, agent=others)
     kinds = {item["kind"] for item in chart_objects(values, NAMESPACE)}
 
     assert "NetworkPolicy" not in kinds
