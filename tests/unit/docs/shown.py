@@ -10,12 +10,13 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "docs/decisions").glob("*.md")),
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "reference"),
 ]
 """All but what is written from the code: it shows options, and no commands."""
 
 SHELLS = ("sh", "bash", "shell", "console")
+PLAIN = ("", "text")
+"""Blocks of no language: outputs and pictures, unless a line looks like a command."""
 PROGRAMS = (
     *("muster", "muster-train", "make", "python", "python3", "pip", "uv", "export"),
     *("kubectl", "helm", "docker", "kind", "kube-scheduler", "kwok", "curl", "jq"),
@@ -44,8 +45,11 @@ def commands() -> list[Shown]:
 def lines(text: str) -> Iterator[str]:
     """The commands of one page: those of its blocks first, then those of its sentences."""
     for language, block in _FENCE.findall(text):
+        typed = map(_bare, block.replace("\\\n", " ").splitlines())
         if language in SHELLS:
-            yield from filter(None, map(_bare, block.replace("\\\n", " ").splitlines()))
+            yield from filter(None, typed)
+        elif language in PLAIN:
+            yield from (line for line in typed if line and _is_command(line))
     spans = _SPAN.findall(_FENCE.sub("", text))
     yield from (span for span in spans if _is_command(span))
 
@@ -63,12 +67,12 @@ def block(page: str, language: str, beginning: str = "") -> str:
 
 
 def _bare(line: str) -> str:
-    return re.sub(r"(^| +)#.*$", "", line).strip()
+    return re.sub(r"(^| +)#.*$", "", line).strip().removeprefix("$ ")
 
 
 def _is_command(span: str) -> bool:
     """Whether it can be typed as it stands: a bare ``muster why`` only names one."""
-    words = span.split()
+    words = span.split() or [""]
     least = 2 if words[0] in ("make", "export", "pre-commit") else 3
     return words[0] in PROGRAMS and len(words) >= least and not _FORM.search(span)
 

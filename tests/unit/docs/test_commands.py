@@ -58,12 +58,17 @@ kubectl get pods \\
 ```json
 {"muster": "status --json"}
 ```
+```
+$ muster status --json
+t/a is queued
+```
 `make test` too, and `python -m docs.generate`.
 """
 
     assert list(lines(page)) == [
         "muster top",
         "kubectl get pods    -n t",
+        "muster status --json",
         "muster why t/a",
         "make test",
         "python -m docs.generate",
