@@ -83,8 +83,11 @@ class Store:
         return (item for key, item in items if key.kind == kind)
 
     def listed(self) -> Iterator[Change]:
-        """Everything there is as ADDED changes, in the order in which it was created."""
-        items = list(self._objects.items())
+        """Everything there is as ADDED changes, in the order in which it was created.
+
+        May be called from any thread: the copy is made in one step.
+        """
+        items = self._objects.copy().items()
         return (Change(ChangeType.ADDED, key, item) for key, item in items)
 
     def add(self, item: Object, now: float) -> Object:
