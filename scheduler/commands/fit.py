@@ -142,6 +142,7 @@ def _facts(found: Fit, wide: bool) -> list[tuple[str, Text | str]]:
         ("short by", " and ".join(f"{amount} {name}" for name, amount in sorted(short.items()))),
         ("best place now", why.best(found)),
         ("held there by", why.held(found)),
+        ("blocked by", printing.named(found.get("blocked_by", ()))),
         ("would help", Text(str(found.get("next", "")), style="bold")),
         *((f"domain of {gang}", "/".join(path)) for gang, path in _domains(found)),
         *_places(found.get("nodes") or {}, wide),

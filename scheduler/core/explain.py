@@ -272,7 +272,7 @@ def _what_is_short(state: State, gang: Gang) -> dict[str, Any]:
     partly = gang.life.text if gang.life and gang.stage is Stage.BROKEN else ""
     found["reason"] = bounded(f"{partly}; {short.text}".removeprefix("; "))
     if not short.never:
-        found["blocked_by"] = _blockers(state, gang)
+        found["blocked_by"] = blockers(state, gang)
     return {key: value for key, value in found.items() if value not in ({}, [])}
 
 
@@ -296,7 +296,7 @@ def amounts(state: State, amounts: Iterable[tuple[str, int]]) -> dict[str, int |
     }
 
 
-def _blockers(state: State, gang: Gang) -> list[str]:
+def blockers(state: State, gang: Gang) -> list[str]:
     """Gangs that hold accelerators, or seats of which are kept, by name."""
     wanted = {
         name

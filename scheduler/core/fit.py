@@ -28,9 +28,9 @@ def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
     The pods are looked at beside all that runs; those of a gang that exists already are judged as a
     gang of their own. Pods without a gang and without accelerators always fit: the scheduler places
     them. The keys of the answer are ``fits``, ``never`` and ``reason``; ``nodes`` and ``domains``
-    where it fits; ``short_by``, ``level``, ``best_domain``, ``fits_in_best``, ``held_there`` and
-    ``next``, as `unblocking.answer` gives them, where room is short; ``warnings`` where there are
-    any. Where finding out takes more work than one question may cost
+    where it fits; ``short_by``, ``level``, ``best_domain``, ``fits_in_best``, ``held_there``,
+    ``blocked_by`` and ``next``, as `unblocking.answer` gives them, where room is short; ``warnings``
+    where there are any. Where finding out takes more work than one question may cost
     (`asking.most_rows`), ``undecided`` is true beside a ``fits`` that is false.
     """
     meagre = headroom.warnings(pods, state.is_accelerator)
@@ -129,6 +129,8 @@ def _short(state: State, gang: Gang, short: Shortage) -> dict[str, Any]:
     if short.best_domain:
         held = holders(state, short.best_domain, gang)
         answer |= {"held_there": held} if held else {}
+    blocking = [] if short.never else explain.blockers(state, gang)
+    answer |= {"blocked_by": blocking} if blocking else {}
     return answer | {"next": bounded(next_step({"state": Stage.QUEUED.value, **answer}))}
 
 

@@ -98,6 +98,7 @@ def test_a_job_that_has_to_wait_is_told_what_is_missing(here: Site) -> None:
     assert ran.status == 1
     assert ran.out.splitlines()[0] == "It would wait: 4 pods would not start now"
     assert ran.line("short by") == "24 nvidia.com/gpu"
+    assert ran.line("blocked by") == "t/other"
     assert "no room" in ran.line("why")
 
 
