@@ -29,7 +29,7 @@ def would_fit(state: State, pods: Sequence[Pod]) -> dict[str, Any]:
     gang of their own. Pods without a gang and without accelerators always fit: the scheduler places
     them. The keys of the answer are ``fits``, ``never`` and ``reason``; ``nodes`` and ``domains``
     where it fits; ``short_by``, ``level``, ``best_domain``, ``fits_in_best``, ``held_there``,
-    ``blocked_by`` and ``next``, as `unblocking.answer` gives them, where room is short; ``warnings``
+    ``blocked_by`` and ``next``, as `unblocking.answer` has them, where room is short; ``warnings``
     where there are any. Where finding out takes more work than one question may cost
     (`asking.most_rows`), ``undecided`` is true beside a ``fits`` that is false.
     """
