@@ -8,8 +8,9 @@ from pathlib import Path
 import typer
 from people_site import Site, muster
 
-from scheduler import cli
+from scheduler import cli, decode
 from scheduler.core import fragmentation
+from tests import builders
 
 DOCS = Path(__file__).parents[3] / "docs"
 CLI = (DOCS / "cli.md").read_text(encoding="utf-8")
@@ -46,6 +47,16 @@ def test_every_line_and_key_of_why_is_described(here: Site) -> None:
         why = here.get(f"/v1/gangs/t/{gang}/why")
         for key in why.keys() - {"gang", "never", "code"}:
             assert f"`{key}`" in table, key
+
+
+def test_every_key_of_fit_is_described(here: Site) -> None:
+    here.gang("other", 7, 8)
+    rack = {"topology-required": "rack"}
+    pods = [builders.pod(f"t/f-{at}", gpu=8, gang="f", min=2, options=rack) for at in range(2)]
+    row = PAGE.partition("| `POST /v1/fit` |")[2].partition("\n")[0]
+    for asked in (pods[:1], pods, [builders.pod("t/one", gpu=8)]):
+        for key in here.service.fit([decode.pod(pod) for pod in asked]).keys() - {"warnings"}:
+            assert f"`{key}`" in row, key
 
 
 def test_every_computed_metric_is_described_and_no_other(idle: Site) -> None:
