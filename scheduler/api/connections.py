@@ -1,4 +1,4 @@
-"""Connections of people: a limited number, and none that never says what it wants."""
+"""Connections: none that asks for what has no end, and of people a limited number."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ VIEWERS = 512
 
 HEADERS_S = 10.0
 """Seconds from the beginning of a connection until its first request has come."""
+
+HEAD_BYTES = 1 << 16
+"""Bytes of a request's line and headers, and of what may follow its body; a token has a quarter.
+The parser keeps all of it before anybody is asked who it is that sends it, and puts a long value
+together anew for each piece, by which the scheduler's calls would be held up."""
 
 
 class Viewers:
@@ -41,7 +46,10 @@ class Viewers:
 class Connection(HttpToolsProtocol):
     """One connection. The scheduler's own are never counted: it would go on without Muster."""
 
-    viewers: Viewers
+    viewers: Viewers | None
+
+    _unread = 0
+    """Bytes since the last request, or since the last part of one's body."""
 
     @property
     def idle(self) -> bool:
@@ -51,17 +59,40 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Close it at once if there are too many."""
         super().connection_made(transport)
-        if self.server is None or self.server[1] != self.viewers.port:
+        viewers = self.viewers
+        if viewers is None or self.server is None or self.server[1] != viewers.port:
             return
-        if self.viewers.admits(self):
+        if viewers.admits(self):
             self.loop.call_later(HEADERS_S, self._hurry)
         else:
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It makes room for another."""
-        self.viewers.open.pop(self, None)
+        if self.viewers is not None:
+            self.viewers.open.pop(self, None)
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """End it where what comes is neither a body nor ends."""
+        self._unread += len(data)
+        super().data_received(data)
+        if self._unread <= HEAD_BYTES or self.transport.is_closing():
+            return
+        if self.idle:
+            self.send_400_response(f"More than {HEAD_BYTES} bytes of headers are not read.")
+        else:
+            self.transport.close()
+
+    def on_body(self, body: bytes) -> None:
+        """What reads it has a limit of its own."""
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The next request begins."""
+        self._unread = 0
+        super().on_message_complete()
 
     def _hurry(self) -> None:
         asked = self.cycle is not None
@@ -69,6 +100,6 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
 
-def counting(viewers: Viewers) -> Any:
-    """What uvicorn makes of a connection."""
+def counting(viewers: Viewers | None) -> Any:
+    """What uvicorn makes of a connection; without ``viewers`` none is counted."""
     return type("CountedConnection", (Connection,), {"viewers": viewers})

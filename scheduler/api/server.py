@@ -54,7 +54,7 @@ class ServerThread:
             uvicorn.Config(
                 ByPort(app, app.state.views, _port(self._sockets[1])) if views else app,
                 loop="auto",
-                http=counting(self._viewers) if self._viewers else "httptools",
+                http=counting(self._viewers),
                 ws="none",
                 lifespan="off",
                 access_log=False,

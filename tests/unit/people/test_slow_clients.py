@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
@@ -18,6 +18,13 @@ SLOW_FIT = (
     b"Content-Length: 1000\r\n\r\n["
 )
 PROBE = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+ENDLESS = {
+    "line": b"GET /",
+    "header": b"GET / HTTP/1.1\r\nHost: x\r\nX-More: ",
+    "header of a second request": PROBE + b"GET / HTTP/1.1\r\nHost: x\r\nX-More: ",
+    "trailer": b"POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"1\r\na\r\n0\r\nX-More: ",
+}
 
 
 @pytest.fixture
@@ -57,6 +64,33 @@ def test_a_body_that_does_not_come_is_not_waited_for(
 
     verb = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"
     assert until_its_end(opened(guarded.here.url, verb)).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize("begun", ENDLESS.values(), ids=ENDLESS)
+@pytest.mark.parametrize("port", ["views", "verbs"])
+def test_headers_are_not_read_for_ever(guarded: Guarded, port: str, begun: bytes) -> None:
+    """What is kept of them, and put together anew for each piece, is nobody's yet."""
+    connection = opened(guarded.url if port == "views" else guarded.here.url, begun)
+    more, sent = b"x" * (1 << 14), 0
+    with connection, suppress(OSError):
+        while sent < 1 << 28:
+            connection.sendall(more)
+            sent += len(more)
+    assert sent < 1 << 25
+
+
+def test_who_sends_too_many_headers_is_told_and_a_long_body_is_none(guarded: Guarded) -> None:
+    least = connections.HEAD_BYTES // 2
+    with opened(guarded.url, PROBE[:-2] + b"X-More: " + b"x" * least + b"\r\n\r\n") as well:
+        assert well.recv(4096).startswith(b"HTTP/1.1 200")
+    said = until_its_end(opened(guarded.url, PROBE[:-2] + b"X-More: " + b"x" * 2 * least))
+    assert said.startswith(b"HTTP/1.1 400")
+    assert b"65536 bytes of headers" in said
+
+    pieces = (b"[" + b" " * 1000 for _ in range(300))
+    answer = guarded.ask("/v1/fit", "ann", method="POST", content=pieces)
+    assert answer.status_code == 400
+    assert "not JSON" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost:"])
