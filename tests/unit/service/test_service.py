@@ -216,6 +216,8 @@ class TestEngineFailure:
         world.engine.seen.add("uid-a-0")
         world.engine.on(Filter, failing)
         assert world.service.filter(ref("a-0"), ["n1"], unreadable).nodes == ()
+        (said,) = (record for record in caplog.records if "cannot be read" in record.message)
+        assert said.pod == str(ref("a-0"))  # type: ignore[attr-defined]
 
     def test_the_other_verbs_answer_the_safe_thing(self, world: World) -> None:
         for kind in (Prioritize, Preempt, BindCall):
