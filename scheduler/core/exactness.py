@@ -75,7 +75,7 @@ def obstacles(state: State, pods: Sequence[Pod], rows: Bools) -> list[str]:
             found[f"exact-gpus is for one sort of accelerators, and {pod.key} asks for {what}"] = (
                 None
             )
-        elif wanted and (text := _unknown_on(state, kind, wanted[0], rows)):
+        elif wanted and (text := _unknown_on(state, kind, wanted[0], rows, pod.namespace)):
             found[text] = None
     return list(found)
 
@@ -84,7 +84,7 @@ def _wanted(state: State, kind: Kind) -> tuple[str, ...]:
     return tuple(name for name, amount in kind.requests if amount and state.is_accelerator(name))
 
 
-def _unknown_on(state: State, kind: Kind, resource: str, rows: Bools) -> str:
+def _unknown_on(state: State, kind: Kind, resource: str, rows: Bools, namespace: str) -> str:
     """Of the nodes with room for one member, how many do not say which of their GPUs are free."""
     frame = state.ledger.frame()
     at = frame.columns(kind.resources)
@@ -97,7 +97,7 @@ def _unknown_on(state: State, kind: Kind, resource: str, rows: Bools) -> str:
     if not shut.size:
         return ""
     name, nodes = frame.names[shut[0]], f"{shut.size} node{'' if shut.size == 1 else 's'} with room"
-    cause = indexing.unknown(state, name, resource)
+    cause = indexing.unknown(state, name, resource, namespace=namespace)
     return (
         f"exact-gpus shuts {nodes}: it is not known which GPUs are free, on {name} because {cause}"
     )

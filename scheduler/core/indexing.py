@@ -60,10 +60,13 @@ def linked(state: State, kind: Kind) -> tuple[str, int] | None:
     return wanted[0] if len(wanted) == 1 else None
 
 
-def unknown(state: State, name: str, resource: str, *, empty: bool = False) -> str:
+def unknown(
+    state: State, name: str, resource: str, *, empty: bool = False, namespace: str = ""
+) -> str:
     """Why it cannot be told which accelerators of a node are free; "" if it can.
 
-    ``empty``: as if none were taken.
+    ``empty``: as if none were taken. ``namespace``: whose pods may be named; who reads the text
+    may know no other.
     """
     node = state.node(name)
     if node is None:
@@ -77,7 +80,9 @@ def unknown(state: State, name: str, resource: str, *, empty: bool = False) -> s
         return ""
     for uid, holder in _holders(state, node, resource).items():
         if holder.exact and holder.told and devices.indexes_now(table, holder.told) is None:
-            return f"{state.pods[uid].key} was given some that its agent does not show any more"
+            pod = state.pods[uid]
+            who = pod.key if pod.namespace == namespace else "a pod of another namespace"
+            return f"{who} was given some that its agent does not show any more"
     return "pods there have some of which nobody says which"
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
+from scheduler.core.quoting import quoted
 from scheduler.core.ranking import HEADS
 from scheduler.dialects import values
 from scheduler.dialects.fields import Fault, Json, mapping, sequence, text
@@ -25,6 +26,9 @@ OWNERS: tuple[str, ...] = ()
 
 _GROUP = "pod-group-name"
 _PREFIX = "kai.scheduler/"
+
+MOST_ABOVE = 16
+"""Sub-groups that one may be a part of, one within the other; networks have fewer levels."""
 
 _TOPOLOGY: Table = {
     _PREFIX + "topology-required-placement": ("required", values.level),
@@ -110,9 +114,10 @@ def _level(value: object) -> str | Fault:
 
 
 def _leaves(stated: object) -> list[_SubGroup] | Fault:
-    """Sub-groups that have pods: those that are nobody's parent."""
+    """Sub-groups that have pods: those that are nobody's parent. O(sub-groups)."""
     groups = [mapping(item) for item in sequence(stated)]
     parents = {text(group.get("name")): text(group.get("parent")) for group in groups}
+    of_others = set(parents.values())
     levels: dict[str, str] = {}
     leaves: dict[str, int] = {}
     for at, group in enumerate(groups):
@@ -120,18 +125,21 @@ def _leaves(stated: object) -> list[_SubGroup] | Fault:
         if isinstance(found, Fault):
             return found
         levels[found["name"]] = found["topologyConstraint"].required
-        if found["name"] not in parents.values():
+        if found["name"] not in of_others:
             leaves[found["name"]] = found["minMember"]
-    return [
-        _SubGroup(name, least, levels[name], _above(name, parents, levels))
-        for name, least in leaves.items()
-    ]
+    above = {name: _above(name, parents, levels) for name in leaves}
+    if deep := next((name for name, found in above.items() if len(found) > MOST_ABOVE), None):
+        return Fault(f"{quoted(deep)} is a part of more than {MOST_ABOVE} others")
+    return [_SubGroup(name, least, levels[name], above[name]) for name, least in leaves.items()]
 
 
 def _above(name: str, parents: Mapping[str, str], levels: Mapping[str, str]) -> tuple[_Parent, ...]:
-    """The sub-group's parent and so on; a circle of parents ends where it began."""
+    """The sub-group's parent and so on, as far as one more than may be; a circle of parents ends
+    where it began."""
     found: dict[str, _Parent] = {}
-    while (name := parents.get(name, "")) in levels and name not in found:
+    while (
+        len(found) <= MOST_ABOVE and (name := parents.get(name, "")) in levels and name not in found
+    ):
         found[name] = _Parent(name, levels[name])
     return tuple(found.values())
 

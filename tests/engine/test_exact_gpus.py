@@ -133,6 +133,19 @@ def test_while_a_pod_has_a_gpu_that_is_gone_its_node_is_shut_to_others_that_ask(
     assert world.given == {"a": "GPU-a,GPU-b", "b": "GPU-b"}
 
 
+def test_whose_gpu_is_gone_is_not_said_to_another_namespace() -> None:
+    world = World()
+    world.node(agent())
+    world.pods(asking("secret/a"))
+    left = agent(gpus=3, links={}, uuids=["GPU-b", "GPU-c", "GPU-d"])
+    world.node(left, gpu=3)
+    world.pods(asking("t/b", gpu=1))
+    assert world.why("b").endswith(
+        "on n1 because a pod of another namespace was given some that its agent does not show any "
+        "more"
+    )
+
+
 def test_a_gpu_that_was_free_may_go_and_nothing_changes_for_others() -> None:
     first = asking(node="n1", annotations=told([2, 3], ["GPU-c", "GPU-d"]))
     world = World()

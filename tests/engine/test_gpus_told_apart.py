@@ -44,9 +44,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     real = indexing.unknown
 
-    def counted(state: Any, name: str, resource: str, *, empty: bool = False) -> str:
+    def counted(state: Any, name: str, resource: str, **more: Any) -> str:
         seen.append(name)
-        return real(state, name, resource, empty=empty)
+        return real(state, name, resource, **more)
 
     monkeypatch.setattr(indexing, "unknown", counted)
     return seen

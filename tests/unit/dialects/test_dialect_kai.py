@@ -216,6 +216,20 @@ def test_levels_of_parents_are_kept_or_told_not_to_be(
     assert (bool(found.warnings), found.fault) == (warned, "")
 
 
+def chain(parts: int) -> list[dict[str, Any]]:
+    """Sub-groups of which each is a part of the one before."""
+    return [sub(f"s{at}", 1, parent=f"s{at - 1}" if at else "") for at in range(parts)]
+
+
+def test_sub_groups_lie_in_each_other_as_deep_as_networks_are_and_no_deeper() -> None:
+    deepest = group(kai_group({"subGroups": chain(17)}))
+    assert (deepest.fault, deepest.options.role_min) == ("", (("s16", 1),))
+    assert "is a part of more than 16 others" in group(kai_group({"subGroups": chain(18)})).fault
+    assert (
+        "is a part of more than 16 others" in group(kai_group({"subGroups": chain(30_000)})).fault
+    )
+
+
 def test_parents_whose_ranks_would_lie_in_between_each_other_are_told_not_to_be_kept() -> None:
     mixed = [sub(name, 2, "topo/rack", parent=up) for name, up in zip("abcd", "pqpq", strict=True)]
     parents = [sub(name, None, "topo/block") for name in "pq"]
