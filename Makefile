@@ -18,6 +18,7 @@ $(STAMP): locks/dev.txt pyproject.toml
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip sync --require-hashes --compile-bytecode locks/dev.txt
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps -e .
 	@touch $@
+	@echo "Installed. Next: make demo; or . $(BIN)/activate, for muster and muster-train"
 
 install: $(STAMP) ## Install everything into .venv, from the lock (6 GB, from the network)
 

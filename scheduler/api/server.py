@@ -23,6 +23,8 @@ KEEP_ALIVE_S = 120
 
 START_DEADLINE_S = 30.0
 BACKLOG = 2048
+LISTENING = "--port or --host"
+"""The options that say where the scheduler's calls are answered."""
 
 
 class ServerError(MusterError):
@@ -33,7 +35,8 @@ class ServerThread:
     """A server in a thread of its own; port 0 takes a free one.
 
     The sockets are bound at once, so ``url`` is known before ``start`` and a port in use is a
-    ServerError of the constructor. On ``views`` only what reads is answered.
+    ServerError of the constructor, which names the ``options`` to change. On ``views`` only what
+    reads is answered.
     """
 
     def __init__(
@@ -42,8 +45,9 @@ class ServerThread:
         host: str = "127.0.0.1",
         port: int = 0,
         views: Address | None = None,
+        options: str = LISTENING,
     ) -> None:
-        self._sockets = _listen_all(Address(host, port), views)
+        self._sockets = _listen_all(Address(host, port), views, options)
         self.host: str = host
         self.port: int = _port(self._sockets[0])
         self.views_url = _url(views.host, _port(self._sockets[1])) if views else ""
@@ -156,13 +160,13 @@ def run(
             signal.signal(number, handler)
 
 
-def _listen_all(address: Address, views: Address | None) -> list[socket.socket]:
+def _listen_all(address: Address, views: Address | None, options: str) -> list[socket.socket]:
     """Raises ServerError, and then leaves no socket open."""
     if views is not None and views.port == address.port != 0:
         raise ServerError(
             f"port {views.port} is that of the scheduler's calls; choose another --views-port"
         )
-    first = listen(*address)
+    first = listen(*address, options=options)
     if views is None:
         return [first]
     try:
@@ -181,7 +185,7 @@ def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def listen(host: str, port: int, options: str = "--port or --host") -> socket.socket:
+def listen(host: str, port: int, options: str = LISTENING) -> socket.socket:
     """A socket that listens. Raises ServerError, which names the ``options`` to change."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)

@@ -101,7 +101,7 @@ def _start(
         timer=cluster.timer,
         objects=cluster.objects,
     )
-    server = stack.enter_context(ServerThread(create_app(service), port=port))
+    server = stack.enter_context(ServerThread(create_app(service), port=port, options="--port"))
     service.start()
     stack.callback(service.stop)
     shown = demo_run.Demo(cluster, service, Observer(cluster), jobs, fleet, train)
@@ -112,7 +112,8 @@ def _start(
     console.print(
         f"An embedded cluster of {fleet.blocks * fleet.racks * fleet.nodes} nodes and "
         f"{fleet.total_gpus} GPUs; Muster answers its scheduler at {server.url}, "
-        "which also shows the page."
+        "which also shows the page.",
+        soft_wrap=True,
     )
     return shown
 
@@ -138,12 +139,14 @@ def _summarize(shown: demo_run.Demo, console: Console) -> None:
     console.print(
         f"{result['started']} of {result['gangs']} gangs started whole, {waited(late)}; "
         f"{result['partial']} partial; {result['mean_racks']} racks per gang of several pods, on "
-        "average."
+        "average.",
+        soft_wrap=True,
     )
     if shown.report and shown.trained:
         console.print(
             f"Trained as {shown.trained.name} on {' '.join(shown.report['rank_order'])}: "
-            f"loss {shown.report.get('loss', 0.0):.3f}, accuracy {shown.report['accuracy']:.3f}."
+            f"loss {shown.report.get('loss', 0.0):.3f}, accuracy {shown.report['accuracy']:.3f}.",
+            soft_wrap=True,
         )
     demo_run.find_problems(shown)
     for problem in shown.problems:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -140,13 +141,13 @@ def _rack_text(shown: Picture, rows: Sequence[Row]) -> Text:
     return text
 
 
-def _legend(shown: Picture) -> Text:
-    text = Text(f"{FREE} free   {SMALL} gang on one node", style="dim")
+def _legend(shown: Picture) -> RenderableType:
+    """In columns, so that no line ends between a letter and its gang."""
+    entries = [Text(f"{FREE} free"), Text(f"{SMALL} gang on one node")]
     for gang, mark in _lettered(shown):
-        text.append("   ")
-        text.append(mark.letter, style=f"black on {mark.colour}")
-        text.append(f"\u00a0{gang}")
-    return text
+        entry = Text(mark.letter, style=f"black on {mark.colour}")
+        entries.append(Text.assemble(entry, f"\u00a0{gang}"))
+    return Columns(entries, padding=(0, 3))
 
 
 def _rack_svg(shown: Picture, name: str, rows: Sequence[Row], left: int, top: int) -> str:

@@ -130,11 +130,12 @@ def test_being_stopped_ends_the_training_too(tmp_path: Path, number: signal.Sign
 def test_a_port_in_use_is_an_error_that_leaves_nothing_behind(tmp_path: Path) -> None:
     with running("--no-train", "--gangs", "5", "--hold", "--out", str(tmp_path / "x.svg")) as first:
         assert first.stderr is not None
-        said = first.stderr.readline() + first.stderr.readline()
+        said = first.stderr.readline()
         port = said.split("http://127.0.0.1:")[1].split(",")[0]
         second = run(tmp_path / "y.svg", "--no-train", "--gangs", "5", "--port", port)
         assert second.returncode != 0
         assert f"cannot listen on 127.0.0.1:{port}" in second.stderr
+        assert second.stderr.endswith("choose another --port\n")
         assert "Traceback" not in second.stderr
         while "The page stays up" not in first.stderr.readline():
             assert first.poll() is None

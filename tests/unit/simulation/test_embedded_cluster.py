@@ -129,7 +129,9 @@ def test_people_can_look_at_it_over_http(world: Stack) -> None:
     world.submit("g", [8] * 4)
     world.run(5)
     with urllib.request.urlopen(f"{world.url}/v1/gangs/t/g/why") as answer:
-        assert json.load(answer)["state"] == "running"
+        told = json.load(answer)
+    assert told["state"] == "running"
+    assert not told.get("warnings"), "jobs that are shown to people are in order"
     with urllib.request.urlopen(f"{world.url}/") as answer:
         assert b"<title>Muster</title>" in answer.read()
 

@@ -32,6 +32,14 @@ def test_gangs_of_several_nodes_have_letters_and_a_legend() -> None:
     assert "b0/r1" in text
 
 
+def test_no_line_of_the_legend_ends_between_a_letter_and_its_gang() -> None:
+    gangs = {f"n{number:03d}": {f"philly/g{number // 2:03d}": 8} for number in range(32)}
+    lines = text_of("now", Fleet(1, 4, 8), gangs).splitlines()
+    for number in range(16):
+        entry = f"{chr(ord('A') + number)}\u00a0philly/g{number:03d}"
+        assert any(entry in line for line in lines), entry
+
+
 def test_the_svg_has_each_gpu_with_its_node_and_gang() -> None:
     seating = {"n000": {"t/big": 8}, "n001": {"t/big": 6, "t/small": 1}}
     root = ElementTree.fromstring(as_svg(picture("now", nodes(Fleet(1, 1, 2)), seating)))
