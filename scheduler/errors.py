@@ -53,6 +53,14 @@ def unreadable(error: OSError | UnicodeDecodeError) -> str:
     return f"line {line} is not UTF-8; save the file as UTF-8 text"
 
 
+def misread(error: Exception) -> str:
+    """What a YAML parser complains of, in one line and with its place."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or not problem:
+        return " ".join(str(error).split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+
+
 class ExtenderError(MusterError):
     """An extender did not answer, or its answer ends the scheduler's cycle with an error."""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from scheduler.commands.controllers import Json, WorkloadError, mapping, name_of
+from scheduler.errors import misread
 
 WORKFLOWS = ("Workflow", "CronWorkflow")
 TEMPLATES = ("WorkflowTemplate", "ClusterWorkflowTemplate")
@@ -129,9 +130,8 @@ class _Reading:
         try:
             return [found for found in yaml.safe_load_all(text) if found is not None]
         except yaml.YAMLError as error:
-            raise WorkloadError(
-                f"{name_of(self._workflow)}: the manifest of step {step!r} is no YAML: {error}"
-            ) from error
+            text = f"the manifest of step {step!r} is no YAML: {misread(error)}"
+            raise WorkloadError(f"{name_of(self._workflow)}: {text}") from error
 
     def _pod(self, step: str, template: Json, containers: list[Json]) -> Json:
         spec: Json = {"containers": copy.deepcopy(containers)}

@@ -17,7 +17,7 @@ from scheduler.commands.client import AsJson, Context, Home, Kubeconfig, Namespa
 from scheduler.commands.controllers import WorkloadError
 from scheduler.commands.workloads import KINDS, Question, questions, unread
 from scheduler.core.quoting import bounded
-from scheduler.errors import MusterError, unreadable
+from scheduler.errors import MusterError, misread, unreadable
 
 LONGEST = 16 << 20
 """Characters of a file."""
@@ -117,8 +117,12 @@ def foreign(found: Fit) -> list[str]:
 def _no_pods(filename: str, skipped: Sequence[str]) -> str:
     made = f"pods are made of {', '.join(KINDS)}"
     return f"{filename}: no pods come of it" + (
-        f": {printing.named(skipped)} is not read; {made}" if skipped else f"; {made}"
+        f": {printing.named(skipped)} {_are(skipped)} not read; {made}" if skipped else f"; {made}"
     )
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _skipped(skipped: Sequence[str]) -> list[str]:
@@ -176,7 +180,7 @@ def _documents(filename: str) -> list[Any]:
     except (OSError, UnicodeDecodeError) as error:
         _unusable(f"{filename} cannot be read: {unreadable(error)}", error)
     except yaml.YAMLError as error:
-        _unusable(f"{filename} is no YAML: {error}", error)
+        _unusable(f"{filename} is no YAML: {misread(error)}", error)
     except RecursionError as error:
         _unusable(f"{filename} is nested too deeply", error)
     except WorkloadError as error:

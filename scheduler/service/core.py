@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from scheduler.core.state import Turn
 from scheduler.model import GangKey, Pod
 from scheduler.service.ports import Started, Totals
 from scheduler.settings import Settings
+
+_NUMBER = re.compile(r"(?<=[a-z0-9])~\d+\b")
 
 
 class CoreEngine:
@@ -86,7 +89,10 @@ class CoreEngine:
 
     def fit(self, pods: Sequence[Pod]) -> dict[str, Any]:
         """Whether these pods would start now."""
-        return fit.would_fit(self._state, pods)
+        found = fit.would_fit(self._state, pods)
+        # A trial's pods are numbered, lest they be taken for those that run under their names.
+        said = {key: _NUMBER.sub("", found[key]) for key in ("reason", "next") if key in found}
+        return found | said
 
     def started(self, gang: GangKey) -> Started | None:
         """Since when the gang has had its min."""

@@ -102,6 +102,16 @@ def test_a_job_that_has_to_wait_is_told_what_is_missing(here: Site) -> None:
     assert "no room" in ran.line("why")
 
 
+def test_pods_are_called_by_their_own_names_where_no_node_will_do(here: Site) -> None:
+    made = job(2)
+    made["spec"]["template"]["spec"]["nodeSelector"] = {"tier": "on-demand"}
+
+    ran = fit(here, made)
+
+    assert ran.out.splitlines()[0] == "It never fits on these nodes: 2 pods"
+    assert "no node may take default/train-0;" in ran.line("why")
+
+
 def test_a_job_that_has_to_wait_is_told_what_would_help(here: Site) -> None:
     here.gang("other", 7, 8)
     made = job(2)
@@ -210,6 +220,11 @@ def test_the_head_and_the_workers_of_a_raycluster_are_one_gang(idle: Site) -> No
     ("text", "reason"),
     [
         ("{", "is no YAML"),
+        ("# Title\n\nOne\ntwo: three\n", "is no YAML: line 4, column 4: "),
+        (
+            "{kind: Deployment, metadata: {name: a}}\n---\n{kind: Deployment, metadata: {name: b}}",
+            "Deployment default/a, Deployment default/b are not read",
+        ),
         ("just text", "has no 'kind'"),
         ("{kind: Deployment, metadata: {name: web}}", "no pods come of it: Deployment default/web"),
         ("{kind: Job, metadata: {name: j}, spec: {}}", "Job default/j: template is missing"),
