@@ -113,7 +113,7 @@ def from_file(path: Path, base: Settings | None = None) -> Settings:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"cannot read the settings file {path}: {unreadable(error)}") from error
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"settings file {path}: {error}") from error
+        raise SettingsError(f"settings file {path} is no TOML: {error}") from error
     try:
         return from_mapping(values, base)
     except SettingsError as error:

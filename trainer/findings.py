@@ -138,7 +138,8 @@ def table(found: Findings) -> str:
     if found.allreduce_gbps is not None:
         grid.add_row("all", "all-reduce, bus bandwidth", f"{found.allreduce_gbps:.3f}")
     console = Console(file=StringIO(), width=100)
-    console.print(grid)
+    if grid.row_count:
+        console.print(grid)
     for problem in found.problems:
         console.print(f"problem  {problem}", markup=False, soft_wrap=True)
     for warning in found.warnings:

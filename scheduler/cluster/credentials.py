@@ -8,12 +8,20 @@ import yaml
 from kubernetes import config
 from kubernetes.client import Configuration
 
-from scheduler.errors import ClusterError
+from scheduler.errors import ClusterError, misread
 
 IN_CLUSTER = "in-cluster"
 """Instead of a file: use the service account of the pod that we run in."""
 
 _FAULTS = (config.ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, KeyError)
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, yaml.YAMLError):
+        return f"it is no YAML: {misread(error)}"
+    if isinstance(error, TypeError | KeyError):
+        return "it does not have the form of a kubeconfig"
+    return str(error)
 
 
 def load(source: str, context: str | None = None) -> Configuration:
@@ -33,7 +41,7 @@ def load(source: str, context: str | None = None) -> Configuration:
     try:
         config.load_kube_config(str(path), context, found, persist_config=False)  # type: ignore[no-untyped-call]
     except _FAULTS as error:
-        raise ClusterError(f"kubeconfig {path} cannot be used: {error}") from error
+        raise ClusterError(f"kubeconfig {path} cannot be used: {_told(error)}") from error
     return found
 
 

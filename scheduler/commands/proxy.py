@@ -87,8 +87,8 @@ class ThroughApiServer:
             found = transport.get(path) if method == "GET" else transport.post(path, body)
         except ClusterError as error:
             raise ServiceError(
-                f"{plain(error)}. Does kubectl reach the cluster? Or name Muster's URL with "
-                "--server or MUSTER_SERVER"
+                f"the API server {transport.host} does not answer: {plain(error)}. Does kubectl "
+                "reach the cluster? Or name Muster's URL with --server or MUSTER_SERVER"
             ) from error
         return Reply(found.status, found.body)
 

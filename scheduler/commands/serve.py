@@ -175,7 +175,7 @@ def _run(
             identity=election.identity,
             tracing=tracing,
         )
-        names = settings.scheduler_names
+        names = ", ".join(settings.scheduler_names)
         log.info("the API server is %s; schedulerNames: %s", connection.host, names)
         try:
             with _front(where.tls) as front, connection as service:

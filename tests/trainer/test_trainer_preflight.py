@@ -202,6 +202,10 @@ def test_the_table_has_a_line_for_each_pair_and_says_what_is_wrong() -> None:
     assert json.loads(found.as_json())["ok"] is False
 
 
+def test_a_pod_alone_has_no_pairs_and_no_empty_table() -> None:
+    assert table(Findings(world_size=1, hosts=("a",), seconds=2.4)) == "good after 2.4 s\n"
+
+
 def test_pods_without_numbers_are_told_what_to_do() -> None:
     with pytest.raises(WorldError, match="-m trainer preflight"):
         pod_as_worker(LaunchWorld("torchrun", "2:4", rdzv_backend="c10d"))

@@ -86,6 +86,13 @@ class TestServe:
         assert (status, "none.toml: No such file or directory" in err) == (2, True)
         assert "Errno" not in err
 
+    def test_settings_that_are_no_toml(self, tmp_path: Path) -> None:
+        path = tmp_path / "settings.toml"
+        path.write_text("levels: [rack]")
+        status, err = ended("serve", "--config", str(path))
+        assert (status, f"settings file {path} is no TOML: " in err) == (2, True)
+        assert "line 1" in err
+
     def test_settings_that_are_not_known(self, tmp_path: Path, kubeconfig: str) -> None:
         path = tmp_path / "settings.toml"
         path.write_text("colour = 'red'")

@@ -46,6 +46,13 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
         load(write(tmp_path, text))
 
 
+def test_a_file_of_another_kind_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="does not have the form of a kubeconfig"):
+        load(write(tmp_path, "[{v: 1}]"))
+    with pytest.raises(ClusterError, match="cannot be used: it is no YAML: line 2, column 1: "):
+        load(write(tmp_path, "a: [\n"))
+
+
 def test_outside_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ClusterError, match="no service account"):

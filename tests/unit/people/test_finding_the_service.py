@@ -128,6 +128,7 @@ def test_an_api_server_that_is_away_and_a_kubeconfig_that_is_missing(
     missing = muster("status", "--kubeconfig", str(tmp_path / "none"))
 
     assert (away.status, missing.status) == (3, 3)
+    assert f"the API server {api.url} does not answer: " in away.err
     assert "Does kubectl reach the cluster?" in away.err
     assert "there is no such file" in missing.err
 
