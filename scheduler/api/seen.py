@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from scheduler.core.quoting import CUT
 from scheduler.service.access import Sight
 
 OTHERS = "other"
@@ -96,4 +97,15 @@ def _unnamed(text: str, names: Iterable[str], sight: Sight) -> str:
         name = name.rstrip(".:")
         if "/" in name and not sees(name, sight):
             text = text.replace(f"gang {name}", SOMEBODY).replace(name, SOMEBODY)
+            text = _without_beginning(text, name)
     return text
+
+
+def _without_beginning(text: str, name: str) -> str:
+    """A text that was cut off, without the first part of this name at its end."""
+    rest = text.removesuffix(CUT)
+    if rest == text:
+        return text
+    lengths = range(min(len(name), len(rest)), 0, -1)
+    size = next((size for size in lengths if rest.endswith(name[:size])), 0)
+    return rest[: len(rest) - size] + CUT

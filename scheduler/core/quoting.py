@@ -7,14 +7,16 @@ import json
 TEXT_LIMIT = 1000
 """Characters of a text for people: what matters comes first."""
 
-_CUT = "…"
+CUT = "…"
+"""Stands at the end of a text of which more was left out."""
+
 _LONGEST = 60
 _WORDS = {dict: "an object", list: "a list", bool: "a boolean", type(None): "null"}
 
 
 def bounded(text: str) -> str:
     """The text, cut where it would be longer than ``TEXT_LIMIT`` characters."""
-    return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - len(_CUT)] + _CUT
+    return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - len(CUT)] + CUT
 
 
 def quoted(value: object) -> str:
@@ -28,6 +30,6 @@ def quoted(value: object) -> str:
 
 
 def _text(value: str) -> str:
-    short = value if len(value) <= _LONGEST else value[:_LONGEST] + _CUT
+    short = value if len(value) <= _LONGEST else value[:_LONGEST] + CUT
     printable = short.encode("utf-8", "replace").decode("utf-8")
     return json.dumps(printable, ensure_ascii=False)

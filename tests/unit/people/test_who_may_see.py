@@ -91,6 +91,19 @@ def test_why_names_nobody_whom_one_may_not_see(guarded: Guarded) -> None:
     assert why["short_by"] == whole["short_by"]
 
 
+def test_nobody_is_named_in_part_where_a_text_is_too_long(guarded: Guarded) -> None:
+    here = guarded.here
+    for at in range(4):
+        here.pod(f"u/{at}-" + "secret-" * 35, gpu=2)
+    here.gang("rack", 2, 8, options={"topology-required": "rack"})
+
+    why, whole = (guarded.ask("/v1/gangs/t/rack/why", who).json() for who in ("ann", "root"))
+    assert whole["next"].endswith("…")
+    assert "secret-" in whole["next"]
+    assert "secret" not in str(why)
+    assert HIDDEN in why["next"]
+
+
 def test_nodes_say_how_much_others_have_and_not_who(guarded: Guarded) -> None:
     nodes = guarded.ask("/v1/nodes", "ann").json()["nodes"]
     whole = guarded.ask("/v1/nodes", "root").json()["nodes"]
