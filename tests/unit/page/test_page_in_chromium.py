@@ -121,6 +121,18 @@ def test_what_happens_is_seen_at_once_without_asking_for_all_again(page: Tab, he
     assert page.trouble() == []
 
 
+def test_no_two_gangs_have_one_colour_as_long_as_there_are_enough(page: Tab) -> None:
+    colours = page.run("[...Array(60).keys()].map(at => colour(`philly/g${at}`))")
+    assert len(set(colours)) == 60
+    assert page.run("[...Array(60).keys()].map(at => colour(`philly/g${at}`))") == colours
+
+    page.run("[...Array(60).keys()].forEach(at => forget(`philly/g${at}`))")
+
+    others = page.run("[...Array(60).keys()].map(at => colour(`helios/g${at}`))")
+    assert len(set(others)) == 60
+    assert page.run("[...Array(500).keys()].map(at => colour(`x/${at}`)).length") == 500
+
+
 def test_a_node_and_a_gang_that_are_new_or_gone_come_and_go(page: Tab, here: Site) -> None:
     here.node("b9-r9-9", gpu=4, block="b9", rack="r9")
     page.wait("world.spotOf.has('b9-r9-9')")
