@@ -59,7 +59,12 @@ def _launch(name: str) -> Any:
     return typer.Option(help=help_of(LaunchSettings, name), show_default=False)
 
 
-@app.command("launch", cls=Verbatim, add_help_option=False)
+@app.command(
+    "launch",
+    cls=Verbatim,
+    add_help_option=False,
+    short_help="Start this pod's workers with torchrun.",
+)
 def launch_command(ctx: typer.Context) -> None:
     """Start this pod's workers with torchrun: launch [torchrun options] -- SCRIPT args."""
     from trainer.launch import launch
@@ -69,7 +74,12 @@ def launch_command(ctx: typer.Context) -> None:
     raise typer.Exit(launch(ctx.args))
 
 
-@app.command("rehearse", cls=Verbatim, add_help_option=False)
+@app.command(
+    "rehearse",
+    cls=Verbatim,
+    add_help_option=False,
+    short_help="Play a whole gang on this machine, from its hints.",
+)
 def rehearse_command(ctx: typer.Context) -> None:
     """Play a whole gang on this machine: rehearse HINTS.json [torchrun options] -- SCRIPT args.
 
@@ -90,7 +100,7 @@ def rehearse_command(ctx: typer.Context) -> None:
     raise typer.Exit(code)
 
 
-@app.command("train")
+@app.command("train", short_help="Train a small model, or your own on your data.")
 def train_command(
     steps: Annotated[int | None, _train("steps")] = None,
     global_batch: Annotated[int | None, _train("global_batch")] = None,
@@ -203,7 +213,7 @@ def _show_env(settings: LaunchSettings, facts_file: Path | None, as_json: bool) 
     return CONFIGURATION_ERROR if found["errors"] else 0
 
 
-@app.command("preflight")
+@app.command("preflight", short_help="Name who is missing or slow before the training.")
 def preflight_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     deadline: Annotated[float | None, _preflight("deadline")] = None,

@@ -104,7 +104,9 @@ def load(path: Path) -> Machine:
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise FactsError(f"--facts {path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
         raise FactsError(f"--facts {path}: cannot be read as JSON: {error}") from error
     if not isinstance(raw, dict):
         raise FactsError(f"--facts {path}: want a JSON object")

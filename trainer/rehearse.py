@@ -63,8 +63,11 @@ def rehearse(hint_file: Path, args: Sequence[str]) -> int:
 def _read(path: Path) -> list[str | None]:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"cannot read the pods' hints from {path}: {error}") from error
+    except OSError as error:
+        text = f"cannot read the pods' hints from {path}: {error.strerror or error}"
+        raise SettingsError(text) from error
+    except ValueError as error:
+        raise SettingsError(f"the pods' hints in {path} are no JSON: {error}") from error
     if not isinstance(raw, list) or not raw:
         raise SettingsError(f"{path}: want a JSON list with the hint of each pod")
     return [None if item is None else _hint(path, number, item) for number, item in enumerate(raw)]

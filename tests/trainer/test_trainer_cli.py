@@ -45,7 +45,8 @@ def test_env_reports_an_unreadable_hint(
         (["env", "--grace", "1"], "--grace"),
         (["train", "--steps", "-1"], "--steps"),
         (["rehearse"], "a JSON list"),
-        (["rehearse", "absent.json", "--", "t.py"], "absent.json"),
+        (["rehearse", "absent.json", "--", "t.py"], "from absent.json: No such file"),
+        (["env", "--facts", "absent.json"], "absent.json: cannot be read: No such file"),
         (["launch", "--nnodes", "2", "--node-rank", "0", "--", "t.py"], "MASTER_ADDR"),
     ],
 )
@@ -65,6 +66,26 @@ def test_a_list_without_pods_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     code, _, err = call(capsys, "rehearse", str(tmp_path / "pods.json"), "--", "t.py")
     assert code == 2
     assert "want a JSON list" in err
+
+
+def test_a_list_that_is_no_json_is_told_by_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pods.json").write_text("[\n{v: 1}]")
+    code, _, err = call(capsys, "rehearse", str(tmp_path / "pods.json"), "--", "t.py")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "pods.json are no JSON: " in err
+    assert "line 2" in err
+
+
+def test_the_list_of_commands_tells_of_each_in_a_whole_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = call(capsys, "--help")
+    told = out.partition("Commands:")[2].splitlines()[1:]
+    assert code == 0
+    assert [line.split()[0] for line in told if not line.endswith(".")] == []
+    assert "..." not in out.partition("Commands:")[2]
 
 
 def test_help_of_launch_has_torchrun_s_options_and_ours(
