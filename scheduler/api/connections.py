@@ -13,6 +13,9 @@ VIEWERS = 512
 HEADERS_S = 10.0
 """Seconds from the beginning of a connection until its first request has come."""
 
+STALLED_S = 30.0
+"""Seconds within which some of an answer has to be taken by who asked for it."""
+
 HEAD_BYTES = 1 << 16
 """Bytes of a request's line and headers, and of what may follow its body; a token has a quarter.
 The parser keeps all of it before anybody is asked who it is that sends it, and puts a long value
@@ -38,7 +41,8 @@ class Viewers:
             if idle is None:
                 return False
             del self.open[idle]
-            idle.transport.close()
+            # Not `close`, which waits for ever for one that does not take its last answer.
+            idle.transport.abort()
         self.open[new] = None
         return True
 
@@ -48,6 +52,7 @@ class Connection(HttpToolsProtocol):
 
     viewers: Viewers | None
 
+    _watch: asyncio.TimerHandle | None = None
     _unread = 0
     """Bytes since the last request, or since the last part of one's body."""
 
@@ -71,6 +76,8 @@ class Connection(HttpToolsProtocol):
         """It makes room for another."""
         if self.viewers is not None:
             self.viewers.open.pop(self, None)
+        if self._watch is not None:
+            self._watch.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -83,6 +90,26 @@ class Connection(HttpToolsProtocol):
             self.send_400_response(f"More than {HEAD_BYTES} bytes of headers are not read.")
         else:
             self.transport.close()
+
+    def pause_writing(self) -> None:
+        """See whether the answer is taken at all."""
+        super().pause_writing()
+        viewers = self.viewers
+        if viewers is not None and self in viewers.open and self._watch is None:
+            self._look_later()
+
+    def _look_later(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        self._watch = self.loop.call_later(STALLED_S, self._look, left)
+
+    def _look(self, before: int) -> None:
+        """End it where nothing was taken: it would keep its place and its memory for ever."""
+        self._watch = None
+        left = self.transport.get_write_buffer_size()
+        if left >= before:
+            self.transport.abort()
+        elif self.flow.write_paused:
+            self._look_later()
 
     def on_body(self, body: bytes) -> None:
         """What reads it has a limit of its own."""

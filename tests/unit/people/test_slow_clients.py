@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 
 import httpx
@@ -110,6 +112,39 @@ def test_where_too_many_look_the_oldest_idle_connection_makes_room(full: Guarded
         assert kept[0].recv(4096) == b""
         kept[2].sendall(PROBE)
         assert kept[2].recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def unread(url: str, said: bytes) -> socket.socket:
+    """A connection whose answers nobody takes."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+    made.settimeout(PATIENCE_S)
+    made.connect((host, int(port)))
+    made.sendall(said)
+    return made
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Whether it comes to hold."""
+    ends = time.monotonic() + PATIENCE_S
+    while not holds() and time.monotonic() < ends:
+        threading.Event().wait(0.01)
+    return holds()
+
+
+def test_who_does_not_take_the_answer_is_cut_off(
+    full: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "STALLED_S", 0.2)
+    viewers = full.server._viewers
+    assert viewers is not None
+    with ExitStack() as held:
+        for _ in range(3):
+            held.enter_context(unread(full.url, PROBE.replace(b"/healthz", b"/") * 200))
+        assert eventually(lambda: len(viewers.open) == 3)
+        assert eventually(lambda: not viewers.open)
+        assert httpx.get(full.url + "/healthz").status_code == 200
 
 
 def test_where_all_are_being_answered_no_more_are_let_in_but_the_scheduler_is(
