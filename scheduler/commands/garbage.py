@@ -11,6 +11,10 @@ from typing import Any
 WHOLE_EVERY_S = 3600.0
 """Seconds after which everything is looked through once more, for cycles that died old."""
 
+MOST_LEFT_OUT = 100_000
+"""Objects that are left out until everything is looked through, where that is more than a quarter
+of all: what lives for a moment, and in a cycle, may be among them and take memory for nothing."""
+
 _OLDEST = 2
 
 
@@ -23,18 +27,22 @@ def short_collections(
     A full collection looks at every object there is: 90 ms for 5,000 nodes, during which nothing
     is planned, and the first pods of a large gang are what sets it off. Nodes and pods stay for
     long and hold no cycles, so that looking at what is new is enough. Once an hour a collection
-    looks at everything.
+    looks at everything, and whenever `MOST_LEFT_OUT` were left out.
     """
     whole_at = clock() + whole_every_s
+    whole, found, left_out = True, 0, 0
 
     def collected(phase: str, info: dict[str, Any]) -> None:
-        nonlocal whole_at
+        nonlocal whole, whole_at, found, left_out
         if info["generation"] != _OLDEST:
             return
         if phase == "stop":
+            outlived = len(gc.get_objects(generation=_OLDEST))
+            found, left_out = (outlived, 0) if whole else (found, left_out + outlived)
+            whole = False
             gc.freeze()
-        elif clock() >= whole_at:
-            whole_at = clock() + whole_every_s
+        elif clock() >= whole_at or left_out > max(MOST_LEFT_OUT, found // 4):
+            whole, whole_at = True, clock() + whole_every_s
             gc.unfreeze()
 
     gc.callbacks.append(collected)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler.cli import build
+from scheduler.commands import garbage
 from scheduler.commands.garbage import short_collections
 from scheduler.errors import ClusterError
 
@@ -63,6 +64,25 @@ def test_cycles_that_die_old_are_collected_within_the_hour(clock: Clock) -> None
     clock.now = 3600.0
     gc.collect()
     assert old() is None
+
+
+def test_cycles_that_die_old_are_collected_before_they_are_many(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(garbage, "MOST_LEFT_OUT", 1000)
+    there = len(gc.get_objects())
+    gc.collect()
+    old = old_cycle()
+    lasting = [[at] for at in range(there // 2)]
+    gc.collect()
+    assert old() is not None, "a full collection looked at all objects"
+    gc.collect()
+    assert old() is None
+    assert len(lasting) == there // 2
+
+    old = old_cycle()
+    gc.collect()
+    assert old() is not None, "what was left out was counted twice"
 
 
 def test_after_the_whole_one_collections_are_short_again(clock: Clock) -> None:
