@@ -159,7 +159,11 @@ def muster(installed: Installed) -> Iterator[tuple[MusterProcess, int]]:
     options = [*kept, "--tls-host=127.0.0.1", f"--tls-port={port}"]
     options += ["--views-host=127.0.0.1", f"--views-port={free_port()}"]
     with MusterProcess(
-        installed.cluster, kubeconfig=installed.account(MUSTER), extra_args=options
+        installed.cluster,
+        kubeconfig=installed.account(MUSTER),
+        extra_args=options,
+        # With a log of its own: what it is refused counts, and not what others were.
+        name=f"muster-{installed.namespace}",
     ) as process:
         yield process, port
 
@@ -202,7 +206,7 @@ def scheduler_of(
     wrapper.chmod(0o755)
     return Scheduler(
         installed.cluster.supervisor,
-        name="kube-scheduler-separate",
+        name=f"kube-scheduler-{installed.namespace}",
         program=wrapper,
         configuration=file,
         kubeconfig=account,
