@@ -114,6 +114,7 @@ def test_a_rehearsal_ends_without_a_traceback_however_late_a_pod_looks(tmp_path:
         timeout=DEADLINE,
     )
 
-    assert (done.returncode, done.stdout.split()) == (0, ["done", "done"]), done.stderr
+    # Two processes write to one pipe: their lines may be torn.
+    assert (done.returncode, done.stdout.count("done")) == (0, 2), done.stderr
     assert "Traceback" not in done.stderr
     assert "exit barrier" not in done.stderr
