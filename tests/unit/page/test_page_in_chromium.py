@@ -126,7 +126,7 @@ def test_no_two_gangs_have_one_colour_as_long_as_there_are_enough(page: Tab) -> 
     assert len(set(colours)) == 60
     assert page.run("[...Array(60).keys()].map(at => colour(`philly/g${at}`))") == colours
 
-    page.run("[...Array(60).keys()].forEach(at => forget(`philly/g${at}`))")
+    page.run("[...Array(60).keys()].forEach(at => colours.delete(`philly/g${at}`))")
 
     others = page.run("[...Array(60).keys()].map(at => colour(`helios/g${at}`))")
     assert len(set(others)) == 60
@@ -141,6 +141,7 @@ def test_a_node_and_a_gang_that_are_new_or_gone_come_and_go(page: Tab, here: Sit
     here.gone("t/part-0")
     page.wait("!world.gangs.has('t/part')")
     assert "t/part" not in page.run(TEXT)
+    assert not page.run("colours.has('t/part')"), "no other gang can have its colour"
     assert pixel(page, "b0-r0-3", 0) == pixel(page, "b1-r3-6", 0)
 
 
