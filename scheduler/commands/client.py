@@ -90,6 +90,11 @@ Form = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="The service's answer as it is.")]
 
 
+def form(output: Output, as_json: bool) -> Output:
+    """How an answer is printed: ``--json`` is another word for ``-o json``."""
+    return Output.JSON if as_json else output
+
+
 class ServiceError(MusterError):
     """The service cannot be reached; the text says what to try."""
 

@@ -65,7 +65,7 @@ def fit(
     for part, found in zip(parts, answers, strict=True):
         for warning in (*_skipped(unread(part.objects)), *found.get("warnings", ())):
             typer.echo(bounded(f"Warning: {warning}"), err=True)
-    _show(parts, answers, client.Output.JSON if as_json else output)
+    _show(parts, answers, client.form(output, as_json))
     good = all(found["fits"] and not foreign(found) for found in answers)
     raise typer.Exit(client.FINE if good else client.NOT_THERE)
 
@@ -165,10 +165,11 @@ def _places(nodes: Mapping[str, str], wide: bool) -> list[tuple[str, Text | str]
     by_node: dict[str, list[str]] = {}
     for pod, node in sorted(nodes.items()):
         by_node.setdefault(node, []).append(pod)
-    named = printing.unshortened if wide else printing.named
     shown = list(by_node.items())[: None if wide else MOST_NODES]
     rest = len(by_node) - len(shown)
-    lines: list[tuple[str, Text | str]] = [(f"on {node}", named(pods, 8)) for node, pods in shown]
+    lines: list[tuple[str, Text | str]] = [
+        (f"on {node}", printing.named(pods, 8, wide=wide)) for node, pods in shown
+    ]
     return lines + ([("and on", f"{rest} more nodes")] if rest else [])
 
 

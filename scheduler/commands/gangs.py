@@ -39,7 +39,7 @@ def gangs(
         client.gone_wrong("gangs", error)
     only = None if everywhere else namespace or asked.namespace
     shown = [gang for gang in found if only is None or _namespace(gang) == only]
-    if as_json or output is client.Output.JSON:
+    if client.form(output, as_json) is client.Output.JSON:
         printing.as_json({"gangs": shown})
     elif shown:
         printing.lines(_table(shown, wide=output is client.Output.WIDE, namespaces=only is None))

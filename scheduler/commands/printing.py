@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -57,18 +57,9 @@ def facts(pairs: Iterable[tuple[str, Text | str]], indent: int = 2) -> list[Text
     ]
 
 
-Naming = Callable[..., str]
-"""Names as one text: ``named`` or ``unshortened``."""
-
-
-def unshortened(names: Sequence[str], most: int = 0) -> str:
-    """All names, however many ``named`` would show."""
-    del most
-    return ", ".join(names)
-
-
-def named(names: Sequence[str], most: int = 5) -> str:
-    """Some names, and how many more there are."""
+def named(names: Sequence[str], most: int = 5, *, wide: bool = False) -> str:
+    """Some names, and how many more there are; all of them where the answer may be wide."""
+    most = len(names) if wide else most
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 

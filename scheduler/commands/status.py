@@ -33,7 +33,7 @@ def status(
         found = client.answer("status", asked.get("/v1/status"))
     except MusterError as error:
         client.gone_wrong("status", error)
-    if as_json or output is client.Output.JSON:
+    if client.form(output, as_json) is client.Output.JSON:
         printing.as_json(found)
     else:
         printing.lines([_head(found, asked.where), *printing.facts(figures(found))])

@@ -45,7 +45,7 @@ def top(
         }
     except MusterError as error:
         client.gone_wrong("top", error)
-    if as_json or output is client.Output.JSON:
+    if client.form(output, as_json) is client.Output.JSON:
         printing.as_json(_without_nodes(found))
     else:
         printing.lines(_told(found, sys.maxsize if output is client.Output.WIDE else rows))

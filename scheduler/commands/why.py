@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -45,7 +46,7 @@ def why(
         found = client.answer("why", reply)
     except MusterError as error:
         client.gone_wrong("why", error)
-    if as_json or output is client.Output.JSON:
+    if client.form(output, as_json) is client.Output.JSON:
         printing.as_json(found)
     else:
         printing.lines(told(found, wide=output is client.Output.WIDE))
@@ -56,7 +57,7 @@ def told(why: Why, *, wide: bool = False) -> list[Text]:
     head = Text(str(why["gang"]), style="bold").append(" is ").append(printing.state(why["state"]))
     if why.get("reason"):
         head.append(f": {why['reason']}")
-    return [head, *printing.facts(_facts(why, printing.unshortened if wide else printing.named))]
+    return [head, *printing.facts(_facts(why, wide))]
 
 
 def _split(name: str, namespace: str) -> tuple[str, str]:
@@ -67,7 +68,8 @@ def _split(name: str, namespace: str) -> tuple[str, str]:
     return home or namespace, rest
 
 
-def _facts(why: Why, named: printing.Naming) -> list[tuple[str, Text | str]]:
+def _facts(why: Why, wide: bool) -> list[tuple[str, Text | str]]:
+    named = partial(printing.named, wide=wide)
     return [
         ("pods", _pods(why)),
         ("missing", _count(why.get("missing_pods"), "pod")),

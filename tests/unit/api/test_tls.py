@@ -80,6 +80,14 @@ def test_neither_is_who_shows_one_of_somebody_else(secured: Secured) -> None:
         secured.asked(strange)
 
 
+def the_warning_before_an_answer(secured: Secured, caplog: pytest.LogCaptureFixture) -> str:
+    """The only one, when another caller is answered."""
+    shown = secured.authority.sign("kube-scheduler")
+    assert secured.asked(shown).status_code == 200
+    (told,) = [one.message for one in caplog.records if one.levelname == "WARNING"]
+    return told
+
+
 def test_that_somebody_was_refused_is_told_with_the_reason_and_not_for_each_call(
     secured: Secured, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -87,10 +95,7 @@ def test_that_somebody_was_refused_is_told_with_the_reason_and_not_for_each_call
     for shown in (strange, None, strange):
         with pytest.raises(httpx.TransportError):
             secured.asked(shown)
-    shown = secured.authority.sign("kube-scheduler")
-    assert secured.asked(shown).status_code == 200
-
-    (told,) = [one.message for one in caplog.records if one.levelname == "WARNING"]
+    told = the_warning_before_an_answer(secured, caplog)
     assert "a caller over TLS was refused" in told
     assert "certificate verify failed" in told
     assert str(secured.files.client_authority) in told
@@ -101,10 +106,7 @@ def test_that_somebody_shows_no_certificate_is_told(
 ) -> None:
     with pytest.raises(httpx.TransportError):
         secured.asked(None)
-    shown = secured.authority.sign("kube-scheduler")
-    assert secured.asked(shown).status_code == 200
-
-    (told,) = [one.message for one in caplog.records if one.levelname == "WARNING"]
+    told = the_warning_before_an_answer(secured, caplog)
     assert "did not return a certificate" in told
 
 
