@@ -177,6 +177,9 @@ def snapshot(done: Typed, terminal: Terminal) -> None:
     bound: dict[str, Any] = json.loads(last)["bound"]
     assert bound == json.loads(get(terminal, "/v1/state"))["bound"]
     assert bound
+    kinds = {json.loads(line).get("object", {}).get("kind") for line in done.out.splitlines()}
+    assert {"Node", "Pod"} <= kinds
+    assert "Event" not in kinds, "no decision depends on one, and there are many"
 
 
 SAID = {
