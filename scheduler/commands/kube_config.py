@@ -36,18 +36,30 @@ podInitialBackoffSeconds: 1
 podMaxBackoffSeconds: {backoff}
 profiles:
   - schedulerName: {name}
+    # This plugin works out, on all nodes and whenever a pod is held, whom it could evict. Muster
+    # lets it evict nobody, so all it does is to keep other pods waiting.
+    plugins:
+      postFilter:
+        disabled:
+          - name: DefaultPreemption
 {percent}
   # For pods without accelerators and without a gang: all the stock scheduler does, with its own
   # choice of how many nodes to look at, so that their preferences are honoured. While Muster is
   # down they wait too; what must never wait belongs to the stock scheduler.
   - schedulerName: {plain}
+    # Here too: Muster is asked about the pods of every profile.
+    plugins:
+      postFilter:
+        disabled:
+          - name: DefaultPreemption
 extenders:
   - urlPrefix: {url}
     filterVerb: filter
     prioritizeVerb: prioritize
     # Muster writes each Binding itself, in one transaction with the pod's hint.
     bindVerb: bind
-    # Without it the scheduler would evict pods for gangs that cannot start.
+    # Called where DefaultPreemption runs. It would evict pods for gangs that cannot start, and
+    # Muster answers that nobody is to be evicted.
     preemptVerb: preempt
     # About as much as all in-tree scores together; only for pods whose place is not planned.
     weight: 10

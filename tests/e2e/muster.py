@@ -122,6 +122,7 @@ def start_muster_scheduler(
     *options: str,
     flags: Sequence[str] = SCHEDULER_FLAGS,
     name: str = "kube-scheduler-muster",
+    preempts: bool = False,
 ) -> Scheduler:
     """Start a kube-scheduler that asks this Muster.
 
@@ -131,6 +132,11 @@ def start_muster_scheduler(
         Further arguments of `muster kube-config`.
     flags
         Of kube-scheduler.
+    preempts
+        Whether its plugin DefaultPreemption runs, which `muster kube-config` turns off.
     """
     configuration = scheduler_configuration(muster, *options)
+    if preempts:
+        for profile in configuration["profiles"]:
+            profile["plugins"]["postFilter"]["disabled"].remove({"name": "DefaultPreemption"})
     return muster.cluster.start_scheduler(configuration, name=name, flags=flags)

@@ -150,9 +150,10 @@ class TestKubeConfig:
             "kubescheduler.config.k8s.io/v1",
             "KubeSchedulerConfiguration",
         )
+        plugins = {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}}
         assert found["profiles"] == [
-            {"schedulerName": "muster", "percentageOfNodesToScore": 1},
-            {"schedulerName": "muster-plain"},
+            {"schedulerName": "muster", "plugins": plugins, "percentageOfNodesToScore": 1},
+            {"schedulerName": "muster-plain", "plugins": plugins},
         ]
         assert found["podMaxBackoffSeconds"] == 60
 

@@ -37,6 +37,14 @@ def test_the_scheduler_calls_the_address_at_which_muster_listens() -> None:
     assert extender["preemptVerb"] == "preempt"
 
 
+def test_no_profile_looks_for_pods_to_evict() -> None:
+    profiles = _installed()["profiles"]
+    disabled = [profile["plugins"]["postFilter"]["disabled"] for profile in profiles]
+
+    # Where a profile still has it, each held pod costs a dry run on all nodes, for nothing.
+    assert disabled == [[{"name": "DefaultPreemption"}]] * 2
+
+
 def test_the_scheduler_may_hold_the_lease_that_it_is_configured_to_hold() -> None:
     election = _installed()["leaderElection"]
     role = one("Role", "muster-kube-scheduler")
