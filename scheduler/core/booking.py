@@ -68,6 +68,22 @@ def clear_nomination(turn: Turn, ref: PodRef) -> None:
     turn.effects.append(ClearNomination(turn.open("clear", ref), ref))
 
 
+def not_cleared(turn: Turn, uid: str) -> None:
+    """A nomination stays behind: nobody but Muster takes it away."""
+    if uid in turn.state.pods:
+        turn.state.stale[uid] = turn.now + turn.state.settings.retry_max_s
+
+
+def clear_stale(turn: Turn) -> None:
+    """Clear again what could not be cleared, unless the pod has its place or a new nomination."""
+    state = turn.state
+    for uid in [uid for uid, due in state.stale.items() if due <= turn.now]:
+        del state.stale[uid]
+        pod, reservation = state.pods[uid], state.reservations.get(uid)
+        if not pod.node and (reservation is None or reservation.how is not Start.NOMINATE):
+            clear_nomination(turn, pod.ref)
+
+
 def doubt(turn: Turn, uid: str, node: str, rank: int | None) -> None:
     """Keep a node shut while a Binding that was given up may still show to have landed."""
     state = turn.state

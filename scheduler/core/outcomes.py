@@ -9,12 +9,16 @@ from scheduler.core.gang import Gang
 from scheduler.core.messages import BindReply, EffectDone, Outcome
 from scheduler.core.state import OpenEffect, Reservation, State, Turn
 
+_NOT_DONE = (Outcome.ERROR, Outcome.CONFLICT, Outcome.TIMEOUT)
+
 
 def effect_done(turn: Turn, event: EffectDone) -> None:
     """An effect has ended; what it means depends on what it was."""
     effect = turn.state.open.pop(event.id, None)
     if effect is not None and effect.kind == "nominate" and event.outcome is Outcome.OK:
         probing.written(turn.state, effect.ref.uid)
+    if effect is not None and effect.kind == "clear" and event.outcome in _NOT_DONE:
+        booking.not_cleared(turn, effect.ref.uid)
     if effect is None or effect.kind != "bind":
         return
     state, uid = turn.state, effect.ref.uid

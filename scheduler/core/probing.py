@@ -61,6 +61,14 @@ def called(turn: Turn, gang: Gang, reservation: Reservation, names: Sequence[str
     _tell(turn, gang)
 
 
+def passed_by(state: State, reservation: Reservation) -> bool:
+    """Whether the scheduler has asked about other nodes although the API server has the nomination.
+
+    It is there still, and to write it again changes nothing, so that alone wakes no pod.
+    """
+    return reservation.nominated and reservation.uid in state.nominations.missed
+
+
 def _tell(turn: Turn, gang: Gang) -> None:
     pods = sorted((turn.state.pods[uid] for uid in gang.reserved), key=lambda pod: pod.key)
     text = (

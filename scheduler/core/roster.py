@@ -140,6 +140,7 @@ def pod_gone(turn: Turn, uid: str) -> None:
     settle_doubt(turn, uid)
     state.turned_away.pop(uid, None)
     state.gated.pop(uid, None)
+    state.stale.pop(uid, None)
     if state.binding.get(uid) is None:
         state.free(uid)
     _keep_off_no_more(state, uid)

@@ -160,6 +160,8 @@ class State:
     """Plain pods that found no node because room was reserved; woken when it is given back."""
     gated: dict[str, float] = field(default_factory=dict)
     """Plain pods behind Muster's own gate -> when it is to be taken off."""
+    stale: dict[str, float] = field(default_factory=dict)
+    """Pods whose nomination could not be cleared -> when that is tried again."""
     passed: dict[str, Pod] = field(default_factory=dict)
     """Plain pods that were answered before the watch showed them."""
     gone: dict[str, None] = field(default_factory=dict)

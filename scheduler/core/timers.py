@@ -14,6 +14,7 @@ _WORLD = GangKey("", "")
 def tick(turn: Turn) -> None:
     """Carry out what is due."""
     booking.end_doubts(turn)
+    booking.clear_stale(turn)
     health.forgive(turn)
     _evict_lost(turn)
     for key in turn.state.pop_due(turn.now):
@@ -79,12 +80,20 @@ def _next_relaxation(gang: Gang, levels: int) -> list[float]:
 
 def set_due_of_world(state: State) -> None:
     """Want a Tick for what belongs to no gang."""
-    if not (state.doubts or state.lost_nodes or state.strikes or state.gated or state.ending):
+    if not (
+        state.doubts
+        or state.lost_nodes
+        or state.strikes
+        or state.gated
+        or state.stale
+        or state.ending
+    ):
         state.schedule(_WORLD, None)
         return
     times = [doubt.until for nodes in state.doubts.values() for doubt in nodes.values()]
     times += state.lost_nodes.values()
     times += state.gated.values()
+    times += state.stale.values()
     times += [state.ending_until] if state.ending else []
     times += [until for strikes in state.strikes.values() for until in strikes]
     state.schedule(_WORLD, min(times, default=None))

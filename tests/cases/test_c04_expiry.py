@@ -53,6 +53,52 @@ def test_reservations_that_nobody_follows_end_all_at_once() -> None:
     assert sorted(cleared) == TEN[4:]
 
 
+def cleared(story: Story) -> list[str]:
+    return [line["pod"] for line in story.effects("nominate") if line["node"] == ""]
+
+
+@pytest.mark.parametrize("result", ["error", "conflict", "timeout"])
+def test_a_nomination_that_could_not_be_taken_away_is_taken_away_later(result: str) -> None:
+    """The scheduler leaves it, and it would keep room from others."""
+    story = Story(start="nominate", backoff_s=600, backoff_max_s=600, retry_max_s=8)
+    story.node("n1", gpu=10)
+    story.pod("t/A-0", gpu=1, gang="A", options={"timeout": "30s"})
+    story.fail("clear", result, times=2)
+
+    story.advance(31)
+    assert cleared(story) == ["t/A-0"]
+    story.advance(8)
+    assert cleared(story) == ["t/A-0"] * 2
+    story.advance(60)
+    assert cleared(story) == ["t/A-0"] * 3, "the third time it was, and that is that"
+
+
+def test_a_nomination_that_is_wanted_again_is_not_taken_away() -> None:
+    story = Story(start="nominate", backoff_s=4, retry_max_s=8)
+    story.node("n1", gpu=10)
+    story.pod("t/A-0", gpu=1, gang="A", options={"timeout": "30s"})
+    story.fail("clear", "error", times=1)
+
+    story.advance(31)
+    story.advance(20)
+
+    assert story.reserved == {"t/A-0": "n1"}
+    assert cleared(story) == ["t/A-0"]
+
+
+def test_nobody_clears_the_nomination_of_a_pod_that_is_gone() -> None:
+    story = Story(start="nominate", backoff_s=600, backoff_max_s=600, retry_max_s=8)
+    story.node("n1", gpu=10)
+    story.pod("t/A-0", gpu=1, gang="A", options={"timeout": "30s"})
+    story.fail("clear", "error", times=1)
+
+    story.advance(31)
+    story.delete("t/A-0")
+    story.advance(60)
+
+    assert cleared(story) == ["t/A-0"]
+
+
 def test_after_a_pause_that_doubles_the_gang_is_planned_anew_around_its_bound_members() -> None:
     story = nine_of_ten(start="nominate", backoff_s=10)
     add_the_tenth(story)

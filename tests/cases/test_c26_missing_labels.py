@@ -169,3 +169,22 @@ def test_a_broken_gang_waits_for_its_own_rack_anew_before_that_is_relaxed() -> N
     assert "t/A-1" not in story.placed
     story.advance(1)
     assert story.placed["t/A-1"] == "b1r2", "the other rack of its block"
+
+
+def test_a_gang_starts_once_somebody_describes_the_network() -> None:
+    story = Story(levels=())
+    story.node("n1", gpu=8, labels={"example.com/leaf": "l1"})
+    story.node("n2", gpu=8, labels={"example.com/leaf": "l1"})
+    story.gang("A", 2, of=8, options={"topology-required": "example.com/leaf"})
+    assert story.placed == {}
+
+    story.object(
+        {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "Topology",
+            "metadata": {"name": "default"},
+            "spec": {"levels": [{"nodeLabel": "example.com/leaf"}]},
+        }
+    )
+
+    assert story.bound == {"t/A-0": "n1", "t/A-1": "n2"}

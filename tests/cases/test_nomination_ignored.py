@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler.core.probing import IGNORED
 from tests.cases.story import Story
 
 GANG = [f"t/a-{member}" for member in range(3)]
@@ -36,6 +37,10 @@ def count(story: Story, kind: str) -> int:
     return sum(bool(line.get("node", "x")) for line in story.effects(kind))
 
 
+def told_to_ignore(story: Story) -> bool:
+    return any(line["reason"] == IGNORED for line in story.effects("record"))
+
+
 def test_after_three_calls_about_three_pods_it_falls_back_to_follow() -> None:
     story = nominated()
     ask_elsewhere(story, 3, GANG)
@@ -43,6 +48,7 @@ def test_after_three_calls_about_three_pods_it_falls_back_to_follow() -> None:
 
     before = count(story, "nominate")
     assert count(story, "wake") == 3
+    assert told_to_ignore(story)
     story.advance(30)
     assert count(story, "nominate") == before
     where = story.reserved["t/a-0"]
@@ -55,7 +61,19 @@ def test_a_single_call_with_one_node_proves_that_nominations_work() -> None:
     ask_elsewhere(story, 9, GANG)
     replan(story)
 
-    assert count(story, "wake") == 0
+    assert not told_to_ignore(story)
+
+
+def test_a_pod_that_was_passed_by_is_woken_with_its_next_nomination() -> None:
+    """The nomination is there still, and to write the same again would wake nobody."""
+    story = nominated()
+    story.filter("t/a-0", story.reserved["t/a-0"])
+    ask_elsewhere(story, 1, ["t/a-1"])
+
+    story.advance(6)
+
+    assert [line["pod"] for line in story.effects("wake")] == ["t/a-1"]
+    assert [line["pod"] for line in story.effects("nominate")] == [*GANG, "t/a-1", "t/a-2"]
 
 
 def test_calls_about_one_pod_or_a_few_calls_prove_nothing() -> None:
@@ -64,7 +82,7 @@ def test_calls_about_one_pod_or_a_few_calls_prove_nothing() -> None:
     ask_elsewhere(story, 2, GANG[2:])
     replan(story)
 
-    assert count(story, "wake") == 0
+    assert not told_to_ignore(story)
 
 
 def test_what_was_asked_before_the_nomination_was_written_does_not_count() -> None:

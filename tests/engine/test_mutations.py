@@ -14,15 +14,18 @@ from cases import (
     test_anti_affinity,
     test_backfill,
     test_c01_interleaved,
+    test_c04_expiry,
     test_c05_bind_failures,
     test_c06_restarted_member,
     test_c12_restart,
     test_c19_bypassed,
     test_c23_preempt,
+    test_c26_missing_labels,
     test_c28_ranks,
     test_c29_rejoin,
     test_c31_what_a_pod_asks,
     test_ending,
+    test_nomination_ignored,
 )
 
 from scheduler.core import (
@@ -37,6 +40,7 @@ from scheduler.core import (
     life,
     membership,
     planning,
+    probing,
     ranking,
     repulsion,
     rooming,
@@ -89,14 +93,6 @@ def what_comes_free_gives_nobody_a_seat(patch: Patch) -> None:
 @fault()
 def a_network_that_changes_stays_as_it_was(patch: Patch) -> None:
     patch.setattr(charting, "_redraw", lambda turn: None)
-
-
-@fault()
-def nobody_is_tried_again_when_the_network_changes(patch: Patch) -> None:
-    def redraw(turn: Turn) -> None:
-        turn.state.topology_kept = None
-
-    patch.setattr(charting, "_redraw", redraw)
 
 
 @fault()
@@ -318,7 +314,29 @@ def test_a_fault_is_noticed(name: str, monkeypatch: Patch) -> None:
 
 Case = Callable[[], None]
 
+
+def _forget_the_levels(turn: Turn) -> None:
+    turn.state.topology_kept = None
+
+
 BY_CASE: list[tuple[str, Fault, Case]] = [
+    (
+        "nobody is tried again when the network changes",
+        lambda patch: patch.setattr(charting, "_redraw", _forget_the_levels),
+        test_c26_missing_labels.test_a_gang_starts_once_somebody_describes_the_network,
+    ),
+    (
+        "a nomination that could not be cleared stays",
+        lambda patch: patch.setattr(booking, "not_cleared", lambda turn, uid: None),
+        lambda: test_c04_expiry.test_a_nomination_that_could_not_be_taken_away_is_taken_away_later(
+            "error"
+        ),
+    ),
+    (
+        "a nomination that was not followed is written again and nobody is woken",
+        lambda patch: patch.setattr(probing, "passed_by", lambda state, reservation: False),
+        test_nomination_ignored.test_a_pod_that_was_passed_by_is_woken_with_its_next_nomination,
+    ),
     (
         "room is given away while the gang that had it still ends",
         lambda patch: patch.setattr(ending, "note", lambda turn, uid: None),
