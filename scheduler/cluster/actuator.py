@@ -12,6 +12,7 @@ from scheduler.cluster.backlog import Backlog
 from scheduler.cluster.events import POLITE_S, EventWriter
 from scheduler.cluster.mirror import Mirror
 from scheduler.cluster.owner_events import OwnerNotes
+from scheduler.cluster.reports import Reports
 from scheduler.cluster.resources import Meta
 from scheduler.cluster.throttle import MOST
 from scheduler.cluster.transport import Transport
@@ -40,8 +41,9 @@ class ClusterActuator:
     """Worker threads that send effects in the order of their submission.
 
     Every effect but Record and Cancel ends in exactly one EffectDone, after the PodSeen or PodGone
-    that its request brought to light. ``pods`` is the mirror that the watch feeds; ``may_send`` is
-    asked just before every request, and ``pod_group`` gives the uid of a PodGroup.
+    that its request brought to light; in the start of a large gang, good news may be late.
+    ``pods`` is the mirror that the watch feeds; ``may_send`` is asked just before every request,
+    and ``pod_group`` gives the uid of a PodGroup.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class ClusterActuator:
         self._events = EventWriter(transport, metrics)
         self._owners = OwnerNotes(pods, pod_group=pod_group)
         self._post: Post = _not_started
+        self._reports = Reports(self._report, self._backlog.crowded)
         self._threads = [
             threading.Thread(target=self._work, name=f"muster-effects-{at}", daemon=True)
             for at in range(workers)
@@ -74,8 +77,13 @@ class ClusterActuator:
     def start(self, post: Post) -> None:
         """Start the workers; outcomes and what they learn go to ``post``."""
         self._post = post
+        self._reports.start()
         for thread in (*self._threads, self._scribe):
             thread.start()
+
+    def crowded(self) -> bool:
+        """Whether so much is to be written that what is only seen may wait."""
+        return self._backlog.crowded()
 
     def submit(self, effects: Sequence[Effect]) -> None:
         """Queue effects. After ``stop`` they are dropped: nobody waits for their outcome."""
@@ -97,6 +105,7 @@ class ClusterActuator:
             self._end(effect, Result(Outcome.CANCELLED))
         for thread in self._threads:
             _join(thread, deadline)
+        self._reports.stop()
         self._events.stop(drop=False)
         _join(self._scribe, deadline)
         self._events.stop(drop=True)
@@ -121,6 +130,9 @@ class ClusterActuator:
         if isinstance(effect, Cancel):
             return
         self._backlog.done(effect)
+        self._reports.put(effect, result)
+
+    def _report(self, effect: Effect, result: Result) -> None:
         ref: PodRef = effect.ref  # type: ignore[union-attr]
         if result.pod is not None:
             meta = Meta(ref.namespace, ref.name, ref.uid)

@@ -15,6 +15,9 @@ SPARE = 4
 LOOK_AHEAD = 256
 """Effects among which such a worker looks for one."""
 
+CROWD = 2 * MOST
+"""So many effects that wait are a large gang's start: until it is over, all else may be late."""
+
 
 class Backlog:
     """A bounded first-in-first-out queue whose entries can be cancelled until they are sent.
@@ -35,6 +38,7 @@ class Backlog:
         self._changed = threading.Condition(lock)
         self._idle = threading.Condition(lock)
         self._closed = False
+        self._crowded = False
 
     def put(self, effect: Effect) -> bool:
         """Queue an effect, or cancel one; False if there is no more room."""
@@ -46,6 +50,7 @@ class Backlog:
                 return False
             self._waiting.append(effect)
             self._open.add(effect.id)
+            self._crowded = self._crowded or len(self._waiting) >= CROWD
             self._changed.notify()
             return True
 
@@ -76,12 +81,17 @@ class Backlog:
             self._open.discard(effect.id)
             self._cancelled.discard(effect.id)
             if not self._open:
+                self._crowded = False
                 self._idle.notify_all()
 
     def wait_idle(self, timeout_s: float) -> None:
         """Wait until nothing is queued or under way, at most ``timeout_s`` seconds."""
         with self._changed:
             self._idle.wait_for(lambda: self._closed or not self._open, timeout_s)
+
+    def crowded(self) -> bool:
+        """Whether many effects came at once and the last of them has not ended yet."""
+        return self._crowded and not self._closed
 
     @property
     def closed(self) -> bool:

@@ -89,6 +89,7 @@ class Connection:
             recorder=recorder,
             pace=Pace(discover_s=settings.discover_s),
             keeping=keeping,
+            crowded=actuator.crowded,
         )
 
     @property

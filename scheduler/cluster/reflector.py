@@ -22,6 +22,7 @@ from scheduler.cluster.transport import (
     UnreachableError,
     message,
 )
+from scheduler.cluster.yielding import yielding
 from scheduler.errors import ClusterError, DecodeError
 from scheduler.service import Metrics, Post
 
@@ -97,7 +98,7 @@ class Reflector(Generic[V]):
     """Keeps a mirror equal to what the API server has, until stopped.
 
     ``listed`` is called after every full list, ``troubled`` with a text for people whenever
-    listing fails.
+    listing fails. While ``crowded``, changes may be told up to a second late.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Reflector(Generic[V]):
         pace: Pace,
         listed: Callable[[], None],
         troubled: Callable[[str], None],
+        crowded: Callable[[], bool] = lambda: False,
     ) -> None:
         self.resource = resource
         self._transport = transport
@@ -121,6 +123,7 @@ class Reflector(Generic[V]):
         self._pace = pace
         self._listed = listed
         self._troubled = troubled
+        self._crowded = crowded
         self._stopped = threading.Event()
         self._backoff = Backoff(pace, self._stopped)
         self._version = ""
@@ -220,7 +223,7 @@ class Reflector(Generic[V]):
                 if self._stopped.is_set():
                     return "stopped"
                 self._check(stream)
-                for line in stream.lines():
+                for line in yielding(stream, self._crowded):
                     self._take(line)
                     self._backoff.reset()
             return "ended"

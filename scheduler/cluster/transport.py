@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import select
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from socket import socket
 from typing import Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -99,6 +102,17 @@ class Stream:
             for chunk in self._response.stream(_CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from (line for line in lines if line.strip())
+
+    def has_more(self) -> bool:
+        """Whether something has come that can be read without waiting, as far as that is known."""
+        sock: socket | None = getattr(self._response.connection, "sock", None)
+        if sock is None or sock.fileno() < 0:
+            return False
+        if isinstance(sock, ssl.SSLSocket) and sock.pending():
+            return True
+        readable = select.poll()
+        readable.register(sock, select.POLLIN)
+        return bool(readable.poll(0))
 
     def read(self) -> bytes:
         """All of it, for an answer that is no stream after all."""

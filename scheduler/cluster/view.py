@@ -51,7 +51,8 @@ class View:
     """Feeds the world with what the API server has.
 
     Posts Synced once nodes, pods and every optional kind that is served were listed. Kinds that
-    appear later are picked up within ``Pace.discover_s`` seconds.
+    appear later are picked up within ``Pace.discover_s`` seconds. While ``crowded``, changes of
+    pods may be told late.
     """
 
     def __init__(
@@ -64,8 +65,10 @@ class View:
         schedulers: Collection[str] = (),
         recorder: Recorder | None = None,
         keeping: Keeping | None = None,
+        crowded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._transport = transport
+        self._crowded = crowded
         self._keeping = keeping
         self._world = world
         self._recorder = recorder
@@ -138,6 +141,7 @@ class View:
             self._pace,
             lambda: self._sync.listed(name),
             lambda text: self._troubled(resource, text),
+            self._crowded if resource is PODS else lambda: False,
         )
         with self._lock:
             if self._stopped.is_set():

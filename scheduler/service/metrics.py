@@ -78,7 +78,7 @@ class Metrics:
         )
         self.bind_seconds = Histogram(
             "muster_bind_seconds",
-            "Seconds from the decision to bind a pod to the outcome of its Binding.",
+            "Seconds from the decision to bind a pod until the engine knows of the outcome.",
             buckets=_BIND_BUCKETS,
             registry=self.registry,
         )
@@ -98,7 +98,7 @@ class Metrics:
         )
         self.watch_lag = Histogram(
             "muster_watch_lag_seconds",
-            "Seconds from the confirmation of a Binding until the watch showed it.",
+            "Seconds from the confirmation of a Binding until the watch told the engine of it.",
             buckets=_BIND_BUCKETS,
             registry=self.registry,
         )

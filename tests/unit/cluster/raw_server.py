@@ -109,7 +109,7 @@ def _read_request(line: socket.socket) -> bytes:
             return b""
         received += part
     head, _, body = received.partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or b"0")
     while len(body) < length:
         body += line.recv(1 << 16)
     return head + b"\r\n\r\n" + body

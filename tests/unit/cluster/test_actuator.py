@@ -132,6 +132,20 @@ class TestBind:
         assert {done.outcome for done in stage.outcomes()} == {Outcome.OK}
         assert sorted(done.id for done in stage.outcomes()) == list(range(40))
 
+    def test_neither_a_failure_nor_a_write_that_hangs_keeps_a_burst_s_outcomes_back(
+        self, api: FakeApi, transport: Transport
+    ) -> None:
+        stage = Stage(api, transport, workers=16)
+        for at in range(1, 40):
+            stage.pod(f"a-{at}")
+        api.fail("POST", BINDING.replace(r"\S+", "a-1"), "hang")
+        stage.send(*(bind(at, f"a-{at}") for at in range(40)))
+        assert stage.outcome(0).outcome is Outcome.GONE
+        stage.world.wait(lambda: len(stage.outcomes()) == 39)
+        assert {done.id for done in stage.outcomes()} == set(range(40)) - {1}
+        api.close()
+        stage.actuator.stop(5.0)
+
     def test_a_burst_that_is_too_much_at_once_ends_whole(
         self, api: FakeApi, transport: Transport
     ) -> None:

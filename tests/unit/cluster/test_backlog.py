@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Event, Thread
 
-from scheduler.cluster.backlog import SPARE, Backlog
+from scheduler.cluster.backlog import CROWD, SPARE, Backlog
 from scheduler.core.messages import Bind, Cancel, Effect, Wake
 from scheduler.model import GangKey, PodRef
 
@@ -122,3 +122,33 @@ def test_what_nobody_took_is_given_back_on_closing() -> None:
     made.done(bind(1, "n"))
     made.done(bind(2, "n"))
     made.wait_idle(0.0)
+
+
+def test_many_effects_at_once_are_a_crowd_until_the_last_has_ended() -> None:
+    effects = [bind(at, f"n{at}") for at in range(CROWD)]
+    made = backlog(*effects[:-1])
+    assert not made.crowded()
+    made.put(effects[-1])
+    assert made.crowded()
+    for effect in effects[:-1]:
+        made.take()
+        made.done(effect)
+    assert made.crowded()
+    made.take()
+    made.done(effects[-1])
+    assert not made.crowded()
+
+
+def test_gangs_that_come_one_after_the_other_are_no_crowd() -> None:
+    made = backlog()
+    for number in range(3 * CROWD):
+        made.put(bind(number, "n"))
+        made.take()
+        made.done(bind(number, "n"))
+        assert not made.crowded()
+
+
+def test_nothing_is_late_once_the_queue_is_closed() -> None:
+    made = backlog(*(bind(at, f"n{at}") for at in range(CROWD)))
+    made.close()
+    assert not made.crowded()

@@ -12,7 +12,7 @@ import pytest
 
 from cluster.fake_apiserver import NODES, PODS, FakeApi, Json, node, pod, pod_group, until
 from scheduler.api import ServerThread, create_app
-from scheduler.cluster import Connection
+from scheduler.cluster import Connection, connection, yielding
 from scheduler.service import Service
 from scheduler.settings import Settings
 
@@ -185,3 +185,22 @@ def test_a_pod_group_is_told_why_its_gang_waits(api: FakeApi, tmp_path: Path) ->
         assert told["reason"] in ("GangWaiting", "GangNeverFits")
     finally:
         site.close()
+
+
+def test_while_a_large_gang_is_bound_what_is_only_seen_waits(
+    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yielding, "LONGEST_S", 3600.0)
+    monkeypatch.setattr(connection, "READ_S", 2.0)
+    for at in range(40):
+        api.put(NODES, node(f"n{at}"))
+        api.put(PODS, member(f"a-{at}", least=40, gpus=8))
+    api.fail("POST", BINDING.replace(r"\S+", "a-7"), "hang")
+    site = Site(api, tmp_path)
+    api.wait(lambda: len(site.bound()) == 40)
+    api.put(PODS, pod("late"))
+    api.put(NODES, node("later"))
+    until(lambda: site.service.overview()["nodes"]["total"] == 41)
+    assert not site.service.knows("uid-late")
+    until(lambda: site.service.knows("uid-late"))
+    site.close()

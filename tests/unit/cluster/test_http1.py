@@ -6,7 +6,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import pytest
@@ -329,3 +329,38 @@ def test_closing_closes_what_is_idle_and_keeps_nothing_afterwards(start: Start) 
     post(found)
     assert len(found._direct._idle) == 0
     assert server.connections == 2
+
+
+# ── streams ──
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(text: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(text), text)
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_a_stream_knows_whether_more_has_come(start: Start, tmp_path: Path, secure: bool) -> None:
+    go = Event()
+
+    def later(_: bytes) -> bytes:
+        go.wait(10)
+        return chunk(b"two\n") + b"0\r\n\r\n"
+
+    tls = certificate(tmp_path) if secure else None
+    server, found = start([HEAD + chunk(b"one\n"), later], tls=tls)
+    with found.stream("/api/v1/x", {}, 10.0) as stream:
+        lines = stream.lines()
+        assert next(lines) == b"one"
+        assert not stream.has_more()
+        go.set()
+        server.wait(stream.has_more)
+        assert list(lines) == [b"two"]
+
+
+def test_a_stream_that_is_closed_has_no_more(start: Start) -> None:
+    _, found = start([HEAD + chunk(b"one\n"), HANG])
+    with found.stream("/api/v1/x", {}, 10.0) as stream:
+        assert next(stream.lines()) == b"one"
+    assert not stream.has_more()

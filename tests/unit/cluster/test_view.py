@@ -10,7 +10,7 @@ import pytest
 
 from cluster.fake_apiserver import NODES, PODS, FakeApi, node, pod, pod_group
 from cluster.recording import RecordingWorld
-from scheduler.cluster import Transport, View
+from scheduler.cluster import Transport, View, yielding
 from scheduler.cluster.pace import Pace
 from scheduler.core.messages import GroupGone, NodeGone, PodGone, PodSeen, Synced
 
@@ -398,3 +398,32 @@ class TestPodGroups:
         view.start()
         world.wait(lambda: world.synced)
         world.wait(lambda: len(world.groups) == 1)
+
+
+class TestCrowd:
+    """Many Bindings are under way."""
+
+    def test_pods_wait_nodes_do_not_and_nothing_is_lost(
+        self,
+        api: FakeApi,
+        transport: Transport,
+        world: RecordingWorld,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(yielding, "LONGEST_S", 3600.0)
+        crowd = threading.Event()
+        view = View(transport, world, pace=QUICK, crowded=crowd.is_set)
+        view.start()
+        world.wait(lambda: world.synced)
+        api.wait_for_watch(PODS)
+        api.wait_for_watch(NODES)
+        crowd.set()
+        for at in range(5):
+            api.put(PODS, pod(f"p{at}"))
+        for at in range(20):
+            api.put(NODES, node(f"n{at}"))
+            world.wait(lambda at=at: f"n{at}" in world.nodes)  # type: ignore[misc]
+        assert not world.pods
+        crowd.clear()
+        world.wait(lambda: len(world.pods) == 5)
+        view.stop()
