@@ -142,10 +142,10 @@ def test_a_gang_with_a_late_binding_volume_goes_by_nomination(
             client.create_all(
                 gang_pods("vol", namespace, [index], 8, least=4, volumes=volumes),
             )
-        # Without a volume the scheduler may take a nomination away before the next one is made, so
-        # there need not be a moment at which all four have one.
-        wait_until(lambda: len(nominated(recorder)) == 4, 30, what="all four have been nominated")
+        # Without a volume the scheduler fails on each, and leaves the nominations as they are.
+        wait_until(lambda: len(nominations(client, namespace)) == 4, 30, what="all are nominated")
         homes = nominated(recorder)
+        assert nominations(client, namespace) == homes
         # The volumes exist only now, so that the scheduler was not quicker than we look.
         for index in range(4):
             client.create(local_volume_for(f"{namespace}-{index}", name, homes[f"vol-{index}"]))
@@ -158,6 +158,34 @@ def test_a_gang_with_a_late_binding_volume_goes_by_nomination(
     for index in range(4):
         client.delete("PersistentVolume", f"{namespace}-{index}")
     client.delete("StorageClass", name)
+
+
+def test_nominations_are_taken_back_when_the_time_to_start_is_up(
+    client: Client, namespace: str, muster: MusterProcess, scheduler: Scheduler
+) -> None:
+    """The scheduler leaves them, and they would keep room from others."""
+    name = f"late-{namespace}"
+    client.create(storage_class(name))
+    client.create_all(volume_claim(f"claim-{at}", namespace, name, volume="none") for at in (0, 1))
+    for at in (0, 1):
+        volumes = [volume_of_claim(f"claim-{at}")]
+        options = {"timeout": "5s"}
+        client.create_all(
+            gang_pods("vol", namespace, [at], 8, least=2, volumes=volumes, options=options)
+        )
+    wait_until(lambda: len(nominations(client, namespace)) == 2, 30, what="both are nominated")
+    wait_until(lambda: not nominations(client, namespace), 30, what="neither is nominated")
+    assert bound_names(client, namespace) == []
+    client.delete("StorageClass", name)
+
+
+def nominations(client: Client, namespace: str) -> dict[str, str]:
+    """The node that each pod is nominated to now."""
+    found = {
+        item["metadata"]["name"]: item["status"].get("nominatedNodeName")
+        for item in client.list("Pod", namespace)
+    }
+    return {name: node for name, node in found.items() if node}
 
 
 def nominated(recorder: PodRecorder) -> dict[str, str]:
