@@ -85,7 +85,8 @@ class Settings:
     avoid_s: float = 600.0
     """Seconds for which a node that keeps rejecting pods is avoided, and remembered for."""
     accelerators: tuple[str, ...] = ACCELERATORS
-    """Resource names that count as accelerators; one trailing ``*`` allowed."""
+    """Resource names that count as accelerators; one trailing ``*`` allowed. What is stated is
+    added to these, which the scheduler leaves to Muster."""
     bind_annotations: tuple[str, ...] = BIND_ANNOTATIONS
     """KEY=VALUE, put on a gang's member with its Binding unless the pod has that key: no autoscaler
     shall take a node away under a gang."""
@@ -157,7 +158,8 @@ def _checked(name: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts if name == "bind_annotations" else ():
         if not text.partition("=")[0] or "=" not in text:
             raise SettingsError(f"setting {name!r}: {text!r} is not KEY=VALUE")
-    return texts
+    # kube-config has the scheduler ignore the known ones: pods that ask for them are never plain.
+    return tuple(dict.fromkeys((*ACCELERATORS, *texts))) if name == "accelerators" else texts
 
 
 _PAUSES = frozenset(

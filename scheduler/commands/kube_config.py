@@ -11,6 +11,7 @@ import typer
 from scheduler.core.quoting import quoted
 from scheduler.dialects.fields import is_object_name
 from scheduler.errors import SettingsError
+from scheduler.settings import ACCELERATORS
 
 OFFERED_PERCENT = 1
 """Share of nodes that the scheduler looks at for a gang's pod; never fewer than 100 nodes."""
@@ -74,7 +75,14 @@ extenders:
 
 _FEW = """\
     # The plan does not depend on what is offered, and each node offered costs time for every call.
-    percentageOfNodesToScore: {percent}"""
+    percentageOfNodesToScore: {percent}
+    # Muster counts these itself. Otherwise the scheduler, for each look at a pod that waits, goes
+    # through all nodes to find those few that have some left.
+    pluginConfig:
+      - name: NodeResourcesFit
+        args:
+          ignoredResources:
+{ignored}"""
 
 _ALL = """\
     # The plan is handed out through filter answers alone, so the planned node must be offered.
@@ -168,11 +176,17 @@ def render(
         elect=_boolean(leader_elect),
         lease=_LEASE.format(resource=resource) if leader_elect else "",
         backoff=max_backoff_s,
-        percent=_ALL if follow else _FEW.format(percent=OFFERED_PERCENT),
+        percent=_ALL if follow else _FEW.format(percent=OFFERED_PERCENT, ignored=_ignored()),
         url=_quoted(address),
         https=_boolean(urlsplit(url).scheme == "https"),
         tls=_tls(url, *tls),
     )
+
+
+def _ignored() -> str:
+    """A line for each accelerator; those that stand for many names are left to the scheduler."""
+    names = [name for name in ACCELERATORS if not name.endswith("*")]
+    return "\n".join(f"            - {name}" for name in names)
 
 
 def _tls(url: str, authority: str, certificate: str, key: str) -> str:

@@ -118,6 +118,17 @@ def test_every_sort_of_accelerator_is_placed_with_the_same_care(resource: str) -
     assert story.bound["t/A-2"] == "cpu", "it leaves accelerators alone"
 
 
+def test_names_of_one_s_own_are_added_to_those_that_are_known() -> None:
+    """The scheduler is told to leave the known ones to Muster: nobody else would count them."""
+    story = Story(accelerators=["example.com/npu"])
+    story.node("n1", allocatable={"nvidia.com/gpu": "8", "example.com/npu": "4"})
+    for resource, room in (("nvidia.com/gpu", 8), ("example.com/npu", 4)):
+        story.pod(f"t/{room}-fits", requests={resource: str(room)})
+        story.pod(f"t/{room}-does-not", requests={resource: "1"})
+        assert story.bound.get(f"t/{room}-fits") == "n1"
+        assert f"t/{room}-does-not" not in story.bound
+
+
 @pytest.mark.parametrize(
     ("asked", "named", "same"),
     [

@@ -133,10 +133,12 @@ def start_muster_scheduler(
     flags
         Of kube-scheduler.
     preempts
-        Whether its plugin DefaultPreemption runs, which `muster kube-config` turns off.
+        Whether its plugin DefaultPreemption runs, which `muster kube-config` turns off, and sees
+        accelerators, which it has the scheduler ignore.
     """
     configuration = scheduler_configuration(muster, *options)
     if preempts:
         for profile in configuration["profiles"]:
+            profile.pop("pluginConfig", None)
             profile["plugins"]["postFilter"]["disabled"].remove({"name": "DefaultPreemption"})
     return muster.cluster.start_scheduler(configuration, name=name, flags=flags)

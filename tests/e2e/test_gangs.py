@@ -179,6 +179,28 @@ def test_nominations_are_taken_back_when_the_time_to_start_is_up(
     client.delete("StorageClass", name)
 
 
+@pytest.mark.parametrize("start", ["burst", "nominate"])
+def test_on_a_full_cluster_muster_says_why_and_no_gpu_is_given_twice(
+    client: Client, namespace: str, muster: MusterProcess, scheduler: Scheduler, start: str
+) -> None:
+    """The scheduler leaves GPUs to Muster: it neither counts them nor looks for them."""
+    client.create_all(pod(f"full-{at}", namespace, gpus=8, scheduler="muster") for at in range(32))
+    wait_until(lambda: len(bound_names(client, namespace)) == 32, 60, what="32 nodes are full")
+    members = gang_pods("next", namespace, range(2), 8, least=2, options={"start": start})
+    client.create_all([*members, pod("one", namespace, gpus=1, scheduler="muster")])
+    wait_held(client, namespace, ["next-0", "next-1"], f"gang {namespace}/next")
+    wait_held(client, namespace, ["one"], "short by 1 nvidia.com/gpu")
+    assert len(bound_names(client, namespace)) == 32
+
+    for at in (3, 17):
+        client.delete("Pod", f"full-{at}", namespace, grace=0)
+    wait_until(lambda: len(bound_names(client, namespace)) >= 31, 90, what="somebody starts")
+    client.delete("Pod", "full-5", namespace, grace=0)
+    wait_until(lambda: len(bound_names(client, namespace)) == 32, 90, what="all start")
+    nodes = {item["spec"]["nodeName"] for item in client.list("Pod", namespace)}
+    assert len(nodes) == 32, "each pod has a node of its own"
+
+
 def nominations(client: Client, namespace: str) -> dict[str, str]:
     """The node that each pod is nominated to now."""
     found = {
@@ -226,8 +248,7 @@ def test_two_gangs_that_each_need_the_whole_cluster_take_turns(
     assert len(winners) == 1
     winner = winners.pop()
     loser = "b" if winner == "a" else "a"
-    # In-tree filters leave no node, so that the scheduler has nothing to ask Muster.
-    wait_held(client, namespace, [f"{loser}-0"], "Insufficient nvidia.com/gpu")
+    wait_held(client, namespace, [f"{loser}-0"], "no room")
     assert "no room" in gang_state(muster, namespace, loser)["reason"]
     client.at_once(
         lambda index: client.delete("Pod", f"{winner}-{index}", namespace, grace=0), range(32)
@@ -269,7 +290,7 @@ def test_gangs_start_after_the_scheduler_was_restarted(
     client.create_all(gang_pods("first", namespace, range(32), 8, least=32))
     wait_until(lambda: len(bound_names(client, namespace)) == 32, 30)
     client.create_all(gang_pods("next", namespace, range(8), 8, least=8))
-    wait_held(client, namespace, ["next-0"], "Insufficient nvidia.com/gpu")
+    wait_held(client, namespace, ["next-0"], "no room")
     scheduler.restart()
     client.at_once(
         lambda index: client.delete("Pod", f"first-{index}", namespace, grace=0), range(32)

@@ -21,6 +21,7 @@ from cluster.serving import PATIENCE_S, Serving, muster
 from scheduler import __version__, cli
 from scheduler.commands.kube_config import render
 from scheduler.errors import SettingsError
+from scheduler.settings import ACCELERATORS
 
 
 def ended(*arguments: str) -> tuple[int, str]:
@@ -151,8 +152,15 @@ class TestKubeConfig:
             "KubeSchedulerConfiguration",
         )
         plugins = {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}}
+        names = [name for name in ACCELERATORS if "*" not in name]
+        fit = {"name": "NodeResourcesFit", "args": {"ignoredResources": names}}
         assert found["profiles"] == [
-            {"schedulerName": "muster", "plugins": plugins, "percentageOfNodesToScore": 1},
+            {
+                "schedulerName": "muster",
+                "plugins": plugins,
+                "percentageOfNodesToScore": 1,
+                "pluginConfig": [fit],
+            },
             {"schedulerName": "muster-plain", "plugins": plugins},
         ]
         assert found["podMaxBackoffSeconds"] == 60
@@ -161,7 +169,9 @@ class TestKubeConfig:
         assert "--feature-gates=SchedulerPopFromBackoffQ=false" in render(url="http://x")
 
     def test_follow_offers_all_nodes(self) -> None:
-        assert rendered(follow=True)["profiles"][0]["percentageOfNodesToScore"] == 100
+        profile = rendered(follow=True)["profiles"][0]
+        assert profile["percentageOfNodesToScore"] == 100
+        assert "pluginConfig" not in profile, "more nodes would be offered, for nothing"
 
     def test_leader_election_has_a_lease_of_its_own(self) -> None:
         assert rendered()["leaderElection"] == {
