@@ -16,7 +16,7 @@ LOOK_AHEAD = 256
 """Effects among which such a worker looks for one."""
 
 CROWD = 2 * MOST
-"""So many effects that wait are a large gang's start: until it is over, all else may be late."""
+"""So many Bindings that wait are a large gang's start: until it is over, all else may be late."""
 
 
 class Backlog:
@@ -38,6 +38,7 @@ class Backlog:
         self._changed = threading.Condition(lock)
         self._idle = threading.Condition(lock)
         self._closed = False
+        self._bindings = 0
         self._crowded = False
 
     def put(self, effect: Effect) -> bool:
@@ -50,7 +51,8 @@ class Backlog:
                 return False
             self._waiting.append(effect)
             self._open.add(effect.id)
-            self._crowded = self._crowded or len(self._waiting) >= CROWD
+            self._bindings += isinstance(effect, Bind)
+            self._crowded = self._crowded or self._bindings >= CROWD
             self._changed.notify()
             return True
 
@@ -64,6 +66,7 @@ class Backlog:
             assert at is not None
             effect = self._waiting[at]
             del self._waiting[at]
+            self._bindings -= isinstance(effect, Bind)
             self._under_way += 1
             self._at_node[_node(effect)] += 1
             return effect
@@ -90,7 +93,7 @@ class Backlog:
             self._idle.wait_for(lambda: self._closed or not self._open, timeout_s)
 
     def crowded(self) -> bool:
-        """Whether many effects came at once and the last of them has not ended yet."""
+        """Whether many Bindings came at once and the last effect has not ended yet."""
         return self._crowded and not self._closed
 
     @property

@@ -124,7 +124,7 @@ def test_what_nobody_took_is_given_back_on_closing() -> None:
     made.wait_idle(0.0)
 
 
-def test_many_effects_at_once_are_a_crowd_until_the_last_has_ended() -> None:
+def test_many_bindings_at_once_are_a_crowd_until_the_last_has_ended() -> None:
     effects = [bind(at, f"n{at}") for at in range(CROWD)]
     made = backlog(*effects[:-1])
     assert not made.crowded()
@@ -146,6 +146,11 @@ def test_gangs_that_come_one_after_the_other_are_no_crowd() -> None:
         made.take()
         made.done(bind(number, "n"))
         assert not made.crowded()
+
+
+def test_many_of_another_sort_are_no_crowd() -> None:
+    made = backlog(*(wake(at) for at in range(3 * CROWD)), *(bind(at, "n") for at in range(3)))
+    assert not made.crowded()
 
 
 def test_nothing_is_late_once_the_queue_is_closed() -> None:
