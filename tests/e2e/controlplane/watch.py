@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -62,7 +63,9 @@ class Watch:
         with self._lock:
             self._stopping.set()
             if self._answer is not None:
-                self._answer.shutdown()
+                # The API server may be ending the watch at this very moment.
+                with suppress(OSError, RuntimeError, ValueError):
+                    self._answer.shutdown()
         self._thread.join()
 
     def _follow(self) -> None:
