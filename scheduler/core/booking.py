@@ -35,6 +35,8 @@ def end_reservation(turn: Turn, uid: str, *, keep_claim: bool) -> Reservation | 
     gang.retries.pop(uid, None)
     turn.touch(reservation.gang)
     if not keep_claim:
+        # The others need not stay near this seat any more, whether its room comes free or not.
+        gang.memory.refusal = None
         _give_back(turn, reservation)
     return reservation
 

@@ -227,3 +227,22 @@ def test_a_seat_that_an_older_binding_kept_from_being_given_back_goes_with_its_g
     story.outcome("t/A-0", "error")
 
     assert len(story.reserved) in (0, 2), "never half a gang"
+
+
+def test_a_seat_in_doubt_no_longer_holds_the_rest_of_its_gang_near_it() -> None:
+    """Its room does not come free, as it may be bound there: no gain has the gang tried again."""
+    story = Story(levels=["topo/rack"], auto=False)
+    story.node("n1", gpu=4, rack="r1")
+    story.node("n2", gpu=8, rack="r2")
+    near = {"gang": "A", "min": 2, "gpu": 2, "options": {"topology-required": "rack"}}
+    for name in ("A-0", "A-1", "A-2"):
+        story.pod(f"t/{name}", **near)
+    assert story.reserved == {"t/A-0": "n1", "t/A-1": "n1"}
+    story.outcome("t/A-1")
+    story.node("n1", gpu=4, rack="r1", unschedulable=True)
+    story.delete("t/A-1")
+    assert story.reserved == {"t/A-0": "n1"}, "t/A-2 has to join it, and cannot"
+
+    story.outcome("t/A-0", "timeout")
+
+    assert story.reserved == {"t/A-0": "n2", "t/A-2": "n2"}

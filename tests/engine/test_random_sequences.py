@@ -35,7 +35,7 @@ def test_invariants_hold_in_every_sequence(block: int) -> None:
         assert error is None, sequences.explain(seed, kit, operations, error)
 
 
-@pytest.mark.parametrize("seed", [230, 2956, 5030, 6143])
+@pytest.mark.parametrize("seed", [230, 2956, 5030, 6143, 21918])
 def test_sequences_that_once_failed_do_so_no_more(seed: int) -> None:
     kit, operations = kits.make(seed), sequences.draw(seed)
     error = sequences.failure_of(kit, operations)
