@@ -5,9 +5,13 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from itertools import islice
+from typing import TypeVar
 
 from scheduler.cluster.throttle import MOST
 from scheduler.core.messages import Bind, Cancel, Effect, Nominate
+from scheduler.model import GangKey
+
+K = TypeVar("K")
 
 SPARE = 4
 """Workers that do not begin a second write for a node whose first one is not answered yet."""
@@ -16,7 +20,7 @@ LOOK_AHEAD = 256
 """Effects among which such a worker looks for one."""
 
 CROWD = 2 * MOST
-"""So many Bindings that wait are a large gang's start: until it is over, all else may be late."""
+"""A gang of which so many Bindings wait is a large one: until it is bound, all else may be late."""
 
 
 class Backlog:
@@ -38,7 +42,7 @@ class Backlog:
         self._changed = threading.Condition(lock)
         self._idle = threading.Condition(lock)
         self._closed = False
-        self._bindings = 0
+        self._bindings: Counter[GangKey] = Counter()
         self._crowded = False
 
     def put(self, effect: Effect) -> bool:
@@ -51,8 +55,9 @@ class Backlog:
                 return False
             self._waiting.append(effect)
             self._open.add(effect.id)
-            self._bindings += isinstance(effect, Bind)
-            self._crowded = self._crowded or self._bindings >= CROWD
+            if isinstance(effect, Bind):
+                self._bindings[effect.gang] += 1
+                self._crowded = self._crowded or self._bindings[effect.gang] >= CROWD
             self._changed.notify()
             return True
 
@@ -66,7 +71,8 @@ class Backlog:
             assert at is not None
             effect = self._waiting[at]
             del self._waiting[at]
-            self._bindings -= isinstance(effect, Bind)
+            if isinstance(effect, Bind):
+                _take_one(self._bindings, effect.gang)
             self._under_way += 1
             self._at_node[_node(effect)] += 1
             return effect
@@ -93,7 +99,10 @@ class Backlog:
             self._idle.wait_for(lambda: self._closed or not self._open, timeout_s)
 
     def crowded(self) -> bool:
-        """Whether many Bindings came at once and the last effect has not ended yet."""
+        """Whether a large gang has come, and since then something has always been under way.
+
+        Many small ones are none: while one is bound, it may be seen that the next is complete.
+        """
         return self._crowded and not self._closed
 
     @property
@@ -125,11 +134,15 @@ class Backlog:
 
     def _leave(self, node: str) -> None:
         self._under_way -= 1
-        self._at_node[node] -= 1
-        if not self._at_node[node]:
-            del self._at_node[node]
+        _take_one(self._at_node, node)
         if self._waiting:
             self._changed.notify()
+
+
+def _take_one(counts: Counter[K], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
 def _node(effect: Effect) -> str:

@@ -11,9 +11,9 @@ from scheduler.model import GangKey, PodRef
 WORKERS = 16
 
 
-def bind(number: int, node: str) -> Bind:
+def bind(number: int, node: str, gang: str = "g") -> Bind:
     ref = PodRef("t", f"p{number}", f"uid-{number}")
-    return Bind(number, ref, node, {}, GangKey("t", "g"), "")
+    return Bind(number, ref, node, {}, GangKey("t", gang), "")
 
 
 def wake(number: int) -> Wake:
@@ -146,6 +146,13 @@ def test_gangs_that_come_one_after_the_other_are_no_crowd() -> None:
         made.take()
         made.done(bind(number, "n"))
         assert not made.crowded()
+
+
+def test_many_gangs_at_once_are_no_crowd_unless_one_is_large() -> None:
+    made = backlog(*(bind(at, "n", f"g{at % 20}") for at in range(20 * (CROWD - 1))))
+    assert not made.crowded()
+    made.put(bind(10_000, "n", "g7"))
+    assert made.crowded()
 
 
 def test_many_of_another_sort_are_no_crowd() -> None:
