@@ -93,7 +93,7 @@ class ClusterActuator:
                 for note in (*events.of_record(effect), *self._owners.of_record(effect)):
                     self._events.put(note)
             elif not self._backlog.put(effect) and not self._backlog.closed:
-                self._end(effect, Result(Outcome.ERROR, "too many effects are waiting"))
+                self._refuse(effect)
 
     def stop(self, deadline_s: float) -> None:
         """Send nothing more, let what is under way end, then write the last Events, all within
@@ -125,6 +125,10 @@ class ClusterActuator:
         except Exception as error:
             log.exception("effect %s failed", effect, extra=_about(effect))
             return Result(Outcome.ERROR, f"internal error: {error!r}")
+
+    def _refuse(self, effect: Effect) -> None:
+        if not isinstance(effect, Cancel):
+            self._reports.put_off(effect, Result(Outcome.ERROR, "too many effects are waiting"))
 
     def _end(self, effect: Effect, result: Result) -> None:
         if isinstance(effect, Cancel):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter, deque
+from collections.abc import Callable
 from itertools import islice
 from typing import TypeVar
 
@@ -22,6 +24,9 @@ LOOK_AHEAD = 256
 CROWD = 2 * MOST
 """A gang of which so many Bindings wait is a large one: until it is bound, all else may be late."""
 
+LAST_S = 0.2
+"""How long its last Bindings are waited for."""
+
 
 class Backlog:
     """A bounded first-in-first-out queue whose entries can be cancelled until they are sent.
@@ -30,8 +35,11 @@ class Backlog:
     looks at them hangs, the last ``SPARE`` workers still serve the other nodes.
     """
 
-    def __init__(self, limit: int, workers: int = MOST) -> None:
+    def __init__(
+        self, limit: int, workers: int = MOST, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._limit = limit
+        self._clock = clock
         self._shared = max(1, workers - SPARE)
         self._waiting: deque[Effect] = deque()
         self._open: set[int] = set()
@@ -43,7 +51,8 @@ class Backlog:
         self._idle = threading.Condition(lock)
         self._closed = False
         self._bindings: Counter[GangKey] = Counter()
-        self._crowded = False
+        self._large: set[GangKey] = set()
+        self._crowd_until = 0.0
 
     def put(self, effect: Effect) -> bool:
         """Queue an effect, or cancel one; False if there is no more room."""
@@ -57,7 +66,8 @@ class Backlog:
             self._open.add(effect.id)
             if isinstance(effect, Bind):
                 self._bindings[effect.gang] += 1
-                self._crowded = self._crowded or self._bindings[effect.gang] >= CROWD
+                if self._bindings[effect.gang] >= CROWD:
+                    self._large.add(effect.gang)
             self._changed.notify()
             return True
 
@@ -72,7 +82,7 @@ class Backlog:
             effect = self._waiting[at]
             del self._waiting[at]
             if isinstance(effect, Bind):
-                _take_one(self._bindings, effect.gang)
+                self._no_longer_waits(effect.gang)
             self._under_way += 1
             self._at_node[_node(effect)] += 1
             return effect
@@ -90,7 +100,7 @@ class Backlog:
             self._open.discard(effect.id)
             self._cancelled.discard(effect.id)
             if not self._open:
-                self._crowded = False
+                self._crowd_until = 0.0
                 self._idle.notify_all()
 
     def wait_idle(self, timeout_s: float) -> None:
@@ -99,11 +109,11 @@ class Backlog:
             self._idle.wait_for(lambda: self._closed or not self._open, timeout_s)
 
     def crowded(self) -> bool:
-        """Whether a large gang has come, and since then something has always been under way.
+        """Whether a large gang is being bound: until its last Bindings are answered, or hang.
 
         Many small ones are none: while one is bound, it may be seen that the next is complete.
         """
-        return self._crowded and not self._closed
+        return not self._closed and (bool(self._large) or self._clock() < self._crowd_until)
 
     @property
     def closed(self) -> bool:
@@ -128,6 +138,12 @@ class Backlog:
             return 0 if self._waiting else None
         ahead = enumerate(islice(self._waiting, LOOK_AHEAD))
         return next((at for at, effect in ahead if not self._is_busy(_node(effect))), None)
+
+    def _no_longer_waits(self, gang: GangKey) -> None:
+        _take_one(self._bindings, gang)
+        if gang in self._large and gang not in self._bindings:
+            self._large.discard(gang)
+            self._crowd_until = self._clock() + LAST_S
 
     def _is_busy(self, node: str) -> bool:
         return bool(node) and node in self._at_node

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from scheduler.cluster.writes import Result
-from scheduler.core.messages import Effect, Outcome
+from scheduler.core.messages import Bind, Effect, Outcome
 
 HELD_S = 1.0
 """Longest wait of an outcome. A burst of 500 is over by then, even on two CPUs for everything."""
@@ -50,10 +50,15 @@ class Reports:
     def put(self, effect: Effect, result: Result) -> None:
         """Pass an outcome on, now or soon."""
         self._kept.append((effect, result))
-        if result.outcome is Outcome.OK and self._crowded() and not self._stopped.is_set():
+        if _only_confirms(effect, result) and self._crowded() and not self._stopped.is_set():
             self._held.set()
         else:
             self.flush()
+
+    def put_off(self, effect: Effect, result: Result) -> None:
+        """Pass an outcome on from another thread: who gives it holds what telling needs."""
+        self._kept.append((effect, result))
+        self._held.set()
 
     def flush(self) -> None:
         """Tell all that waits, unless another thread is at it: it sees what was added, too."""
@@ -70,3 +75,10 @@ class Reports:
             self._held.clear()
             self._stopped.wait(self._held_s)
             self.flush()
+
+
+def _only_confirms(effect: Effect, result: Result) -> bool:
+    """Whether a gang's member is bound as planned, and nothing more was learnt: a pod that was read
+    grows old, and for a single pod somebody may wait."""
+    is_members = isinstance(effect, Bind) and not effect.gang.pod
+    return is_members and result.outcome is Outcome.OK and result.pod is None

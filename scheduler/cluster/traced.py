@@ -40,6 +40,11 @@ class TracedActuator(ClusterActuator):
             self._tracing.ended(effect)
         super()._end(effect, result)
 
+    def _refuse(self, effect: Effect) -> None:
+        if not isinstance(effect, Record | Cancel):
+            self._tracing.ended(effect)
+        super()._refuse(effect)
+
     def _gang(self, effect: Effect) -> str:
         if isinstance(effect, Bind):
             return str(effect.gang)

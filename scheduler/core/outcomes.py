@@ -8,15 +8,16 @@ from scheduler.core import booking, hints, probing, roster, starting
 from scheduler.core.gang import Gang
 from scheduler.core.messages import BindReply, EffectDone, Outcome
 from scheduler.core.state import OpenEffect, Reservation, State, Turn
+from scheduler.model import Start
 
-_NOT_DONE = (Outcome.ERROR, Outcome.CONFLICT, Outcome.TIMEOUT)
+_NOT_DONE = (Outcome.ERROR, Outcome.CONFLICT, Outcome.TIMEOUT, Outcome.CANCELLED)
 
 
 def effect_done(turn: Turn, event: EffectDone) -> None:
     """An effect has ended; what it means depends on what it was."""
     effect = turn.state.open.pop(event.id, None)
     if effect is not None and effect.kind == "nominate" and event.outcome is Outcome.OK:
-        probing.written(turn.state, effect.ref.uid)
+        _nominated(turn, effect.ref.uid)
     if effect is not None and effect.kind == "clear" and event.outcome in _NOT_DONE:
         booking.not_cleared(turn, effect.ref.uid)
     if effect is None or effect.kind != "bind":
@@ -33,6 +34,15 @@ def effect_done(turn: Turn, event: EffectDone) -> None:
         _failed(turn, state.reservations[uid], event.outcome)
     elif not (uid in state.pods and state.pods[uid].holds_node):
         _settle_orphan(turn, effect, event.outcome)
+
+
+def _nominated(turn: Turn, uid: str) -> None:
+    """A nomination is written. Where it is not wanted any more, it may have come after its end."""
+    reservation = turn.state.reservations.get(uid)
+    if reservation is None or reservation.how is not Start.NOMINATE:
+        booking.not_cleared(turn, uid)
+    else:
+        probing.written(turn.state, uid)
 
 
 def _answer(turn: Turn, effect: OpenEffect, event: EffectDone) -> None:

@@ -48,6 +48,7 @@ def called(turn: Turn, gang: Gang, reservation: Reservation, names: Sequence[str
     state, found = turn.state, turn.state.nominations
     if reservation.how is not Start.NOMINATE or not reservation.nominated:
         return
+    reservation.passed_by = reservation.passed_by or len(names) != 1
     if len(names) == 1:
         found.proven, found.ignored_until = True, None
         found.missed.clear()
@@ -59,14 +60,6 @@ def called(turn: Turn, gang: Gang, reservation: Reservation, names: Sequence[str
     found.missed.clear()
     found.ignored_until = state.now + AGAIN_S
     _tell(turn, gang)
-
-
-def passed_by(state: State, reservation: Reservation) -> bool:
-    """Whether the scheduler has asked about other nodes although the API server has the nomination.
-
-    It is there still, and to write it again changes nothing, so that alone wakes no pod.
-    """
-    return reservation.nominated and reservation.uid in state.nominations.missed
 
 
 def _tell(turn: Turn, gang: Gang) -> None:

@@ -196,7 +196,8 @@ def _call_for(turn: Turn, gang: Gang, pod: Pod, how: Start) -> None:
     if how is Start.NOMINATE:
         number = turn.open("nominate", pod.ref, reservation.node)
         turn.effects.append(Nominate(number, pod.ref, reservation.node, gates.is_own(pod)))
-    if how is not Start.NOMINATE or probing.passed_by(turn.state, reservation):
+    if how is not Start.NOMINATE or reservation.passed_by:
+        # Where the nomination is there already, to write it again changes nothing and wakes nobody.
         wake(turn, pod)
     settings = turn.state.settings
     pause = doubled(settings.nominate_again_s, reservation.tries, settings.backoff_max_s)

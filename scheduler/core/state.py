@@ -42,6 +42,8 @@ class Reservation:
     """Whether the scheduler has asked since: for this node alone if it was nominated."""
     nominated: bool = False
     """Whether the API server has its nomination."""
+    passed_by: bool = False
+    """Whether the scheduler has asked about other nodes all the same."""
     tries: int = 0
     uncertain: bool = False
     """Whether a Binding was sent whose outcome was never learnt."""

@@ -73,6 +73,21 @@ def test_a_nomination_that_could_not_be_taken_away_is_taken_away_later(result: s
     assert cleared(story) == ["t/A-0"] * 3, "the third time it was, and that is that"
 
 
+def test_a_nomination_that_its_own_end_has_overtaken_is_taken_away_later() -> None:
+    """Its write was held up: the one that takes it away landed first, on nothing."""
+    story = Story(auto=False, start="nominate", backoff_s=600, backoff_max_s=600, retry_max_s=8)
+    story.node("n1", gpu=10)
+    story.pod("t/A-0", gpu=1, gang="A", options={"timeout": "30s"})
+    story.advance(31)
+    assert cleared(story) == ["t/A-0"]
+
+    story.outcome("t/A-0", "ok", "clear")
+    story.outcome("t/A-0", "ok", "nominate")
+    story.advance(8)
+
+    assert cleared(story) == ["t/A-0"] * 2
+
+
 def test_a_nomination_that_is_wanted_again_is_not_taken_away() -> None:
     story = Story(start="nominate", backoff_s=4, retry_max_s=8)
     story.node("n1", gpu=10)

@@ -40,7 +40,6 @@ from scheduler.core import (
     life,
     membership,
     planning,
-    probing,
     ranking,
     repulsion,
     rooming,
@@ -334,8 +333,12 @@ BY_CASE: list[tuple[str, Fault, Case]] = [
     ),
     (
         "a nomination that was not followed is written again and nobody is woken",
-        lambda patch: patch.setattr(probing, "passed_by", lambda state, reservation: False),
-        test_nomination_ignored.test_a_pod_that_was_passed_by_is_woken_with_its_next_nomination,
+        lambda patch: patch.setattr(starting, "wake", lambda turn, pod: None),
+        lambda: (
+            test_nomination_ignored.test_a_pod_that_was_passed_by_is_woken_with_its_next_nomination(
+                "t/a-1"
+            )
+        ),
     ),
     (
         "room is given away while the gang that had it still ends",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Event, Thread
 
-from scheduler.cluster.backlog import CROWD, SPARE, Backlog
+from scheduler.cluster.backlog import CROWD, LAST_S, SPARE, Backlog
 from scheduler.core.messages import Bind, Cancel, Effect, Wake
 from scheduler.model import GangKey, PodRef
 
@@ -135,8 +135,26 @@ def test_many_bindings_at_once_are_a_crowd_until_the_last_has_ended() -> None:
         made.done(effect)
     assert made.crowded()
     made.take()
+    assert made.crowded(), "the last Binding is under way"
     made.done(effects[-1])
     assert not made.crowded()
+
+
+def test_a_binding_that_hangs_does_not_make_a_crowd_without_end() -> None:
+    now = 0.0
+    made = Backlog(1000, WORKERS, lambda: now)
+    for at in range(CROWD):
+        made.put(bind(at, f"n{at}"))
+    for at in range(CROWD):
+        made.take()
+        if at:
+            made.done(bind(at, f"n{at}"))
+    assert made.crowded()
+    now = LAST_S
+    assert not made.crowded()
+    for at in range(CROWD - 1):
+        made.put(bind(100 + at, "n", "another"))
+    assert not made.crowded(), "a small gang makes none, whatever still hangs"
 
 
 def test_gangs_that_come_one_after_the_other_are_no_crowd() -> None:
