@@ -64,6 +64,12 @@ def gang_state(muster: MusterProcess, key: str) -> str:
     return next((str(gang["state"]) for gang in shown if gang["key"] == key), "")
 
 
+def is_open(muster: MusterProcess, node: str) -> bool:
+    """Whether Muster has seen that a node is cordoned no more."""
+    found = json.loads(muster.get("/v1/nodes"))["nodes"]
+    return not next(item["cordoned"] for item in found if item["name"] == node)
+
+
 def cordon(client: Client, name: str, on: bool = True) -> None:
     client.patch("Node", name, {"spec": {"unschedulable": on}})
 
@@ -118,7 +124,8 @@ def test_a_gang_gets_its_seat_back_after_a_drain(
         cordon(client, before.node, on=False)
     else:
         cordon(client, before.node, on=False)
-        wait_waiting(client, namespace, "filler", "capacity is kept for gang")
+        wait_until(lambda: is_open(muster, before.node), 30, what="the node takes pods again")
+        assert node_of(client, namespace, "filler") == ""
         client.create(replacement(namespace, 1, 3))
     wait_bound(client, namespace, "a-1")
 
