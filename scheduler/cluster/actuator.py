@@ -127,8 +127,7 @@ class ClusterActuator:
             return Result(Outcome.ERROR, f"internal error: {error!r}")
 
     def _refuse(self, effect: Effect) -> None:
-        if not isinstance(effect, Cancel):
-            self._reports.put_off(effect, Result(Outcome.ERROR, "too many effects are waiting"))
+        self._reports.put_off(effect, Result(Outcome.ERROR, "too many effects are waiting"))
 
     def _end(self, effect: Effect, result: Result) -> None:
         if isinstance(effect, Cancel):

@@ -33,9 +33,8 @@ def yielding(
 
     They are read all the time, so that the API server never has to wait for its reader, which it
     would shut out. None is kept longer than ``LONGEST_S`` seconds, unless the next has come only in
-    part; none is lost when the stream
-    breaks, and after a hold that lasted so long there is none for as long again: a crowd that does
-    not end must not make each line wait in its turn.
+    part; none is lost when the stream breaks; and after a hold that lasted so long there is none
+    for as long again: a crowd that does not end must not make each line wait in its turn.
     """
     kept: list[bytes] = []
     until = next_hold = 0.0

@@ -81,8 +81,8 @@ def clear_stale(turn: Turn) -> None:
     state = turn.state
     for uid in [uid for uid, due in state.stale.items() if due <= turn.now]:
         del state.stale[uid]
-        pod, reservation = state.pods[uid], state.reservations.get(uid)
-        if not pod.node and (reservation is None or reservation.how is not Start.NOMINATE):
+        pod = state.pods[uid]
+        if not pod.node and state.seat_by_nomination(uid) is None:
             clear_nomination(turn, pod.ref)
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core import booking, hints, probing, roster, starting
+from scheduler.core import booking, hints, roster, starting
 from scheduler.core.gang import Gang
 from scheduler.core.messages import BindReply, EffectDone, Outcome
 from scheduler.core.state import OpenEffect, Reservation, State, Turn
-from scheduler.model import Start
 
 _NOT_DONE = (Outcome.ERROR, Outcome.CONFLICT, Outcome.TIMEOUT, Outcome.CANCELLED)
 
@@ -38,11 +37,11 @@ def effect_done(turn: Turn, event: EffectDone) -> None:
 
 def _nominated(turn: Turn, uid: str) -> None:
     """A nomination is written. Where it is not wanted any more, it may have come after its end."""
-    reservation = turn.state.reservations.get(uid)
-    if reservation is None or reservation.how is not Start.NOMINATE:
+    seat = turn.state.seat_by_nomination(uid)
+    if seat is None:
         booking.not_cleared(turn, uid)
     else:
-        probing.written(turn.state, uid)
+        seat.nominated = True
 
 
 def _answer(turn: Turn, effect: OpenEffect, event: EffectDone) -> None:

@@ -36,13 +36,6 @@ def works(state: State) -> bool:
     return ignored is None or ignored <= state.now
 
 
-def written(state: State, uid: str) -> None:
-    """The API server has a pod's nomination now."""
-    reservation = state.reservations.get(uid)
-    if reservation is not None and reservation.how is Start.NOMINATE:
-        reservation.nominated = True
-
-
 def called(turn: Turn, gang: Gang, reservation: Reservation, names: Sequence[str]) -> None:
     """The scheduler asks about a member with a reservation, and offers these nodes."""
     state, found = turn.state, turn.state.nominations

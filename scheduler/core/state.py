@@ -237,6 +237,12 @@ class State:
         """Accelerators that a pod asks for, of all kinds."""
         return sum(amount for name, amount in pod.requests.items() if self.is_accelerator(name))
 
+    def seat_by_nomination(self, uid: str) -> Reservation | None:
+        """The seat that the pod is nominated to, or is about to be."""
+        reservation = self.reservations.get(uid)
+        by_nomination = reservation is not None and reservation.how is Start.NOMINATE
+        return reservation if by_nomination else None
+
     def is_ours(self, pod: Pod) -> bool:
         """Whether the pod is for a scheduler that asks us."""
         return not pod.scheduler or pod.scheduler in self.settings.scheduler_names
